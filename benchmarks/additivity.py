@@ -20,7 +20,7 @@ import torch
 import tyro
 
 import joulelab
-from joulelab.attribution.attribution import GAPS, UNEXPLAINED, PhaseAttribution
+from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Phase
 from joulelab.attributor import AttributionStudy
 from joulelab.core.procedure import Procedure
 from joulelab.core.statistics import line_slope_and_u
@@ -88,7 +88,7 @@ def run(asked: Asked, depth: int, method: Literal["replay", "classes"]) -> Attri
     return joulelab.attribute(network, inputs, method=method, lab=lab)
 
 
-def print_attributed(found: PhaseAttribution, slope_j: float) -> None:
+def print_attributed(found: Phase, slope_j: float) -> None:
     """Print what a layer was attributed, beside what a further one takes by the meter."""
     shares = [s for s in found.by_layer if s.name not in (GAPS, UNEXPLAINED)]
     layers = [s for s in shares if s.name]

@@ -97,10 +97,13 @@ def attributed(
         found = Session(device).attribute(Configuration.of(name, workload.settings), method)
         board = Board.of(device._driver.seed, GPUS[gpu])  # noqa: SLF001 - the planted truth
     source = SimulatedSource(GPUS[gpu], traced_program(workload))
-    truth = source.planted_j(found.measured, board)
-    return [
-        (phase, {level: errors(phase, truth[phase.phase], key) for level, key in LEVELS.items()})
+    truths = [
+        (phase, source.planted_j(phase.profile, found.measured[phase.phase], board))
         for phase in found.phases
+    ]
+    return [
+        (phase, {level: errors(phase, truth, key) for level, key in LEVELS.items()})
+        for phase, truth in truths
     ]
 
 

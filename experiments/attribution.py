@@ -38,16 +38,21 @@ class AttributeEnergy(Generic[Settings]):
         lab: Where it runs.
         method: How kernels are priced: replay measures each distinct one alone; classes takes the
             estimator's power of their kind.
+        contexts: Tokens in the cache when a decode starts; what it takes after so many is
+            attributed too.
     """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
     method: Asked = "auto"
+    contexts: tuple[int, ...] = ()
 
 
 def main(config: AttributeEnergy[object]) -> int:
     """Attribute, write, deliver and print; 1 if parts and meter contradict each other."""
-    study = joulelab.attribute(config.workload, method=config.method, lab=config.lab)
+    study = joulelab.attribute(
+        config.workload, method=config.method, contexts=config.contexts, lab=config.lab
+    )
     files = write_all(study.found, study.folder)
     print(study)
     if config.lab.store_uri is not None:

@@ -110,13 +110,15 @@ class GpuActor:
         return report
 
     @ray.method(concurrency_group="measure")
-    def attribute(self, configuration: Configuration, method: "Asked") -> "Attribution":
+    def attribute(
+        self, configuration: Configuration, method: "Asked", contexts: Sequence[int] = ()
+    ) -> "Attribution":
         """Say where the energy of a program goes; nothing is stored.
 
         Raises:
             JouleLabError: If it cannot be found out; says why.
         """
-        return self._worker.attribute(configuration, method)
+        return self._worker.attribute(configuration, method, contexts)
 
     @ray.method(concurrency_group="control")
     def status(self) -> ActorStatus:
@@ -188,14 +190,20 @@ class Member:
             raise ValueError(f"{self.uuid} is given {trial.name} before it is ready.")
         self.work.append((self._handle.measure.remote(trial, self.readiness.pid), trial))
 
-    def attribute(self, configuration: Configuration, method: "Asked") -> "Attribution":
+    def attribute(
+        self, configuration: Configuration, method: "Asked", contexts: Sequence[int] = ()
+    ) -> "Attribution":
         """Wait until the actor is ready, and have it say where the energy of a program goes.
 
         Raises:
             JouleLabError: What the actor raises.
         """
-        self.readiness, self.probe = ray.get(self.probe), None
-        found: Attribution = ray.get(self._handle.attribute.remote(configuration, method))
+        try:
+            self.readiness, self.probe = ray.get(self.probe), None
+            call = self._handle.attribute.remote(configuration, method, contexts)
+            found: Attribution = ray.get(call)
+        except RayTaskError as error:
+            raise error.cause if isinstance(error.cause, JouleLabError) else error from None
         return found
 
     def release(self) -> Any:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ray
-from ray.exceptions import RayTaskError
 from rich.console import Console
 from typing_extensions import override
 
@@ -18,7 +17,7 @@ from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
 from joulelab.devices import DEVICES
 from joulelab.devices.choice import check_backend
-from joulelab.errors import ConfigError, JouleLabError, one_line
+from joulelab.errors import ConfigError, one_line
 from joulelab.hardware import GPUS
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
@@ -176,13 +175,16 @@ class Laboratory(AbstractLab[Site]):
 
     @override
     def attribute(
-        self, gpu: Site, how: WorkerSettings, asked: Configuration, method: "Asked"
+        self,
+        gpu: Site,
+        how: WorkerSettings,
+        asked: Configuration,
+        method: "Asked",
+        contexts: Sequence[int] = (),
     ) -> "Attribution":
         member = enlisted(gpu, how, time.monotonic() + NAME_TIMEOUT_S)
         try:
-            return member.attribute(asked, method)
-        except RayTaskError as error:
-            raise error.cause if isinstance(error.cause, JouleLabError) else error from None
+            return member.attribute(asked, method, contexts)
         finally:
             if (call := member.release()) is not None:
                 ray.wait([call], timeout=RELEASE_S)

@@ -48,7 +48,7 @@ class AttributionStudy:
     def to_frame(self) -> "pd.DataFrame":
         """Return all parts at every level as numbers in SI units, per unit of work."""
         require(*ANALYSIS)
-        from joulelab.analysis.attributed.table import frame
+        from joulelab.analysis.attributed.records import frame
 
         return frame(self.found).to_pandas()
 
@@ -72,6 +72,7 @@ def attribute(
     *,
     knobs: Mapping[str, KnobValue] | None = None,
     method: Asked = "auto",
+    contexts: Sequence[int] = (),
     point: OperatingPoint | None = None,
     lab: AbstractLab[Any] | None = None,
 ) -> AttributionStudy:
@@ -92,7 +93,9 @@ def attribute(
         inputs: Arguments of a call of the module, on its device.
         knobs: Values of the program's arguments, or of a workload's settings.
         method: ``"replay"``, or ``"classes"``, which prices kernels by the estimator's power of
-            their kind and takes no longer than measuring; ``"auto"`` is ``"replay"``.
+            their kind and takes little longer than measuring; ``"auto"`` is ``"replay"``.
+        contexts: Tokens in the cache when a decode starts; what it takes after so many is in the
+            answer, too.
         point: Clocks and power limit; by default the driver's own.
         lab: On which GPU and how: a ``Lab``, which is this process, or a ``Laboratory`` of
             :mod:`joulelab_actors`, which is a Ray cluster; the first of its GPUs is taken.
@@ -119,5 +122,5 @@ def attribute(
             programs=lab.programs({workload.name}),
         )
         asked = Configuration.of(workload.name, workload.settings, point)
-        found = lab.attribute(gpus[0], how, asked, method)
+        found = lab.attribute(gpus[0], how, asked, method, contexts)
     return AttributionStudy(found=found, folder=folder)

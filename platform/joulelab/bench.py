@@ -37,6 +37,7 @@ from joulelab.sampling.cuda_device import computing_on
 from joulelab.sampling.following import Following, is_final
 from joulelab.sampling.host import WorkloadFailedError, WorkloadHost, WorkloadRefusedError
 from joulelab.sampling.readiness import warm_up
+from joulelab.sampling.spells import MeteringCost, metering_cost
 from joulelab.sampling.window_loop import Interval, WindowLoop
 from joulelab.workloads.base import Workload
 
@@ -97,6 +98,11 @@ class Bench:
             self._host.prepare()
         return workload
 
+    def hosted(self, configuration: Configuration) -> Workload[Any]:
+        """Return what :meth:`prepared` does as it runs here: itself, or what stands for it."""
+        self.prepared(configuration)
+        return self._host.hosted
+
     def measure(self, trial: Trial, *, procedure: Procedure | None = None) -> tuple[Record, ...]:
         """Measure every phase of a trial's workload at its operating point.
 
@@ -131,6 +137,17 @@ class Bench:
         finally:
             self._procedure = usual
 
+    def metering_cost(self, configuration: Configuration, phase: str) -> MeteringCost:
+        """Return what metering costs the pace of a phase, in a few seconds.
+
+        Raises:
+            JouleLabError: If the program fails, or the point cannot be put in force.
+        """
+        with self._computing(), applied(self._control, self._in_force(configuration.point)):
+            self.prepared(configuration)
+            metered = partial(self._boards.looked_at, self._procedure)
+            return metering_cost(self._clock, partial(self._host.run, phase), metered)
+
     def _measure(self, trial: Trial) -> tuple[Record, ...]:
         workload = self._host.make(trial.configuration)
         session = Session(
@@ -142,21 +159,23 @@ class Bench:
             ),
         )
         records: list[Record] = []
+        phases = workload.phases
         try:
             self._report(f"Preparing {trial.configuration.workload}")
             self._host.prepare()
+            phases = self._host.phases
             self._cool_down()
             self._procedure = self._following.prepared(self._procedure)
             session.pace = self._procedure.pace or session.pace
             with applied(self._control, self._in_force(trial.configuration.point)) as receipt:
                 session.receipt = receipt
-                self._measure_phases(session, workload.phases, records)
+                self._measure_phases(session, phases, records)
         except _FINDINGS as error:
             finding = Finding(reason=_reason_of(error), detail=str(error))
             logger.warning("%s: %s: %s", trial.name, finding.reason, finding.detail)
             records += [
                 record_of(session, phase, Verdict(findings=(finding,)))
-                for phase in workload.phases[len(records) :]
+                for phase in phases[len(records) :]
             ]
         return tuple(records)
 

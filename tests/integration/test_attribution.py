@@ -13,6 +13,7 @@ import joulelab
 from joulelab.analysis.attributed.page import EXPERIMENT
 from joulelab.errors import ConfigError
 from joulelab.workloads.language import BloomSettings
+from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "attribution.py"
@@ -44,6 +45,18 @@ def test_the_script_attributes_on_an_actor_and_keeps_files_and_a_run(lab, tmp_pa
     (run,) = client.search_runs([client.get_experiment_by_name(EXPERIMENT).experiment_id])
     assert run.data.metrics["decode.closure"] == pytest.approx(found["phases"][1]["closure"])
     assert run.info.status == "FINISHED"
+
+
+def test_the_script_attributes_two_gpus_that_share_a_program_after_two_contexts(lab, tmp_path):
+    script = runpy.run_path(str(SCRIPT))
+    llama = LlamaSettings(model="tiny", new_tokens=2, tensor_parallel=2)
+    pair = replace(lab, gpu="h100_sxm", num_gpus=2, gpus_per_trial=2, tracking_uri="none")
+    asked = script["AttributeEnergy"](workload=llama, lab=pair, method="classes", contexts=(16, 64))
+
+    assert script["main"](asked) == 0
+    found = json.loads((tmp_path / "it" / "attribution.json").read_text())
+    assert [len(phase["boards"]) for phase in found["phases"]] == [2, 2]
+    assert [one["context_tokens"] for one in found["contexts"]] == [16, 64]
 
 
 def test_what_an_actor_refuses_is_the_error_itself_and_its_gpu_is_free_again(lab):

@@ -1,9 +1,12 @@
 """The answer: where the energy of each phase went, with what is not explained."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
+from typing_extensions import override
 
 from joulelab.attribution.components import component_of, layer_of
 from joulelab.attribution.estimated import EstimatedCall
@@ -12,6 +15,7 @@ from joulelab.attribution.profile import KernelCall, PhaseProfile
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement, Provenance
+from joulelab.sampling.spells import MeteringCost
 from joulelab.tracing.program import Operator
 
 GAPS = "host gaps and idle"
@@ -39,7 +43,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PhaseAttribution:
+class Phase(ABC):
     """Where the energy of one phase went; all figures are of one execution of its program."""
 
     profile: PhaseProfile
@@ -49,11 +53,7 @@ class PhaseAttribution:
     # Sum of all parts over what the meter read, less one, before the reading was used.
     closure: float
     deviation: float  # standard deviations between the two
-    prices: Prices
-    prior: Solution  # prices before the meter's reading was used
-    solution: Solution  # prices after
-    # What the estimator says of its own trace of the program.
-    estimated: tuple[EstimatedCall, ...] = ()
+    boards: tuple["PhaseAttribution", ...] = ()  # each board apart, where several share it
 
     @property
     def phase(self) -> str:
@@ -73,38 +73,69 @@ class PhaseAttribution:
     @property
     def by_component(self) -> tuple[Share, ...]:
         """Components of the network, then gaps, then what is not explained."""
-        return self._whole(component_of)
+        return self.parts(component_of)
 
     @property
     def by_layer(self) -> tuple[Share, ...]:
         """Numbered layers in order, ``""`` for what is outside of them; gaps; unexplained."""
-        return self._whole(layer_of)
+        return self.parts(layer_of)
 
     @property
     def by_operator(self) -> tuple[Share, ...]:
         """Operators by name, most energy first; gaps; unexplained."""
-        return self._whole(lambda operator: operator.name)
+        return self.parts(lambda operator: operator.name)
 
     @property
     def by_stage(self) -> tuple[Share, ...]:
         """Forward, backward and optimizer, where a step trains; gaps; unexplained."""
-        return self._whole(lambda operator: operator.stage)
+        return self.parts(lambda operator: operator.stage)
 
     @property
     def by_kernel(self) -> tuple[Share, ...]:
         """Distinct kernels, most energy first."""
         return self.shares(lambda call: call.kernel)
 
+    @property
+    @abstractmethod
+    def gaps(self) -> Share:
+        """Time in which no kernel ran, at static power."""
+
+    @abstractmethod
+    def parts(self, key: Callable[[Operator], str]) -> tuple[Share, ...]:
+        """Return the parts that ``key`` makes of the operators; gaps; unexplained."""
+
+    @abstractmethod
     def shares(self, key: Callable[[KernelCall], str]) -> tuple[Share, ...]:
         """Return the parts that ``key`` makes of the calls, most energy first."""
-        calls = self.profile.calls
-        chosen = grouped_by(range(len(calls)), lambda index: key(calls[index]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PhaseAttribution(Phase):
+    """Where the energy of one phase went on one board."""
+
+    prices: Prices
+    prior: Solution  # prices before the meter's reading was used
+    solution: Solution  # prices after
+    # What the estimator says of its own trace of the program.
+    estimated: tuple[EstimatedCall, ...] = ()
+
+    @override
+    def shares(self, key: Callable[[KernelCall], str]) -> tuple[Share, ...]:
+        chosen = grouped_by(range(len(self.profile.calls)), lambda at: key(self.profile.calls[at]))
         found = [self._share(name, indices) for name, indices in chosen.items()]
         return tuple(sorted(found, key=lambda share: -share.energy_j))
 
+    @override
+    def parts(self, key: Callable[[Operator], str]) -> tuple[Share, ...]:
+        calls = grouped_by(self.estimated, lambda call: key(call.operator))
+        estimates = {name: sum(one.energy_j for one in own) for name, own in calls.items()}
+        found = self.shares(lambda call: key(call.operator))
+        parts = (replace(share, estimated_j=estimates.get(share.name)) for share in found)
+        return (*parts, self.gaps, self.unexplained)
+
     @property
+    @override
     def gaps(self) -> Share:
-        """Time in which no kernel ran, at static power."""
         gap_s = max(0.0, self.time_s - self.profile.busy_s)
         energy_j, energy_u_j = self.solution.of(self._static(gap_s))
         return Share(name=GAPS, energy_j=energy_j, energy_u_j=energy_u_j, time_s=gap_s)
@@ -112,8 +143,7 @@ class PhaseAttribution:
     @property
     def unexplained(self) -> Share:
         """What the meter read beyond all parts and gaps."""
-        weights = whole_weights(self.prices, self.profile, self.time_s)
-        parts_j, parts_u_j = self.solution.of(weights)
+        parts_j, parts_u_j = self.solution.of(self.weights)
         # Parts that were reconciled follow the meter: their uncertainties are no longer apart.
         u_j = self.energy_u_j if self.is_reconciled else np.hypot(parts_u_j, self.energy_u_j)
         return Share(
@@ -123,11 +153,10 @@ class PhaseAttribution:
             time_s=None,
         )
 
-    def _whole(self, key: Callable[[Operator], str]) -> tuple[Share, ...]:
-        estimates = _estimated(self.estimated, key)
-        found = self.shares(lambda call: key(call.operator))
-        parts = (replace(share, estimated_j=estimates.get(share.name)) for share in found)
-        return (*parts, self.gaps, self.unexplained)
+    @property
+    def weights(self) -> np.ndarray:
+        """How much of each price an execution holds."""
+        return whole_weights(self.prices, self.profile, self.time_s)
 
     def _share(self, name: str, indices: Sequence[int]) -> Share:
         weights = self.prices.weights(self.profile, indices)
@@ -163,24 +192,29 @@ class Attribution:
     knobs: Mapping[str, object]
     device: DeviceIdentity
     method: Method  # how kernels were priced
-    static_w: float  # power of the device at rest, in the same process at the same clock
+    static_w: float  # power at rest of all boards, in the same process at the same clock
     static_u_w: float
-    phases: tuple[PhaseAttribution, ...]
+    phases: tuple[Phase, ...]
     measured: Mapping[str, Measurement]  # what the meter read, by phase
     provenance: Provenance
     # What replays of kernels read, by kernel; empty without any.
     replays: Mapping[str, Measurement] = field(default_factory=dict)
+    # The same of a decode, by the tokens in the cache when it starts.
+    contexts: Mapping[int, Phase] = field(default_factory=dict)
+    # What metering costs the pace of the phase with most gaps; empty where kernels were replayed.
+    metering: Mapping[str, MeteringCost] = field(default_factory=dict)
     seconds: float = 0.0  # what it took of the device
     notes: tuple[str, ...] = ()  # what could not be told, in sentences
 
-    def phase(self, name: str) -> PhaseAttribution:
+    @property
+    def boards(self) -> tuple[DeviceIdentity, ...]:
+        """The boards that it ran on, in the order of ranks."""
+        first = next(iter(self.measured.values()))
+        return tuple(board.device for board in first.boards) or (self.device,)
+
+    def phase(self, name: str) -> Phase:
         """Return the phase called ``name``; raises KeyError if there is none."""
         return {each.phase: each for each in self.phases}[name]
 
 
-def _estimated(calls: Iterable[EstimatedCall], key: Callable[[Operator], str]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for call in calls:
-        name = key(call.operator)
-        found[name] = found.get(name, 0.0) + call.energy_j
-    return found
+Item = TypeVar("Item")

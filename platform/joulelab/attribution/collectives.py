@@ -1,9 +1,13 @@
 """What the ranks of a shared program spend on each other: communication, and waiting for it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from joulelab.attribution.profile import KernelCall, PhaseProfile
 from joulelab.errors import MeasurementError
+from joulelab.tracing.program import ALL_REDUCE, WAITING
 
 COLLECTIVE = "ncclDevKernel"
 """How names of NCCL's kernels begin."""
@@ -33,16 +37,68 @@ def rank_times(ranks: Sequence[Sequence[tuple[str, float, float]]]) -> tuple[Ran
         MeasurementError: If there are no kernels, or ranks launched unequal collectives.
     """
     durations = [[d for name, _, d in one if name.startswith(COLLECTIVE)] for one in ranks]
-    if len(set(map(len, durations))) != 1 or not all(ranks):
-        raise MeasurementError(
-            "Every rank must have launched the same collectives, but they launched "
-            f"{', '.join(str(len(each)) for each in durations)} of {len(ranks)} ranks; profile the "
-            "same execution on all of them."
-        )
+    _require_same([len(each) if one else -1 for each, one in zip(durations, ranks, strict=True)])
     communication_s = sum(map(min, zip(*durations, strict=True)))
     return tuple(
         _times(one, sum(own), communication_s) for one, own in zip(ranks, durations, strict=True)
     )
+
+
+def _require_same(counts: Sequence[int]) -> None:
+    if len(set(counts)) != 1 or min(counts) < 0:
+        raise MeasurementError(
+            "Every rank must have launched the same collectives, but the ranks launched "
+            f"{', '.join(str(max(count, 0)) for count in counts)}; profile the same execution on "
+            "all of them."
+        )
+
+
+def apart(ranks: Sequence[PhaseProfile], waiting_s: Sequence[float]) -> tuple[PhaseProfile, ...]:
+    """Return the profiles of ranks with communication and waiting in calls of their own.
+
+    In a profile ranks wait as profiled ones do. So a sum keeps what communicates, the least of its
+    times on all ranks, and what ranks wait is what they were metered to wait in the run, alike in
+    all sums.
+
+    Args:
+        ranks: Profiles of one phase.
+        waiting_s: What each rank waits in an execution, in seconds.
+
+    Raises:
+        MeasurementError: If ranks launched unequal sums.
+    """
+    sums = [[call for call in one.calls if _is_sum(call)] for one in ranks]
+    _require_same(list(map(len, sums)))
+    communication_s = [
+        float(np.min([call.each_s or (call.device_s,) for call in calls], axis=0).mean())
+        for calls in zip(*sums, strict=True)
+    ]
+    return tuple(
+        replace(one, calls=tuple(_apart(one.calls, communication_s, waited_s)))
+        for one, waited_s in zip(ranks, waiting_s, strict=True)
+    )
+
+
+def _apart(
+    calls: Sequence[KernelCall], communication_s: Sequence[float], waited_s: float
+) -> Generator[KernelCall]:
+    left_s = iter(communication_s)
+    for call in calls:
+        if not _is_sum(call):
+            yield call
+            continue
+        yield replace(call, device_s=next(left_s))
+        if waited_s > 0:
+            yield KernelCall(
+                operator=replace(call.operator, name=WAITING),
+                kernel=f"{WAITING} in {call.kernel}",
+                device_s=waited_s / len(communication_s),
+                waits_in=call.kernel,
+            )
+
+
+def _is_sum(call: KernelCall) -> bool:
+    return call.operator.name == ALL_REDUCE
 
 
 def _times(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from joulelab.tracing.program import ALL_REDUCE, KV_CACHE, Operator, region_of
+from joulelab.tracing.program import ALL_REDUCE, KV_CACHE, WAITING, Operator, region_of
 
 Component = Literal[
     "embedding",
@@ -21,6 +21,7 @@ Component = Literal[
     "sampling",
     "optimiser",
     "communication",
+    "waiting",
     "other",
 ]
 """Parts of a network, in the order in which they are shown."""
@@ -49,6 +50,7 @@ _Rule = tuple[Component, Callable[[Operator, str], object]]
 _RULES: tuple[_Rule, ...] = (
     ("optimiser", lambda operator, _: operator.stage == "optimizer"),
     ("communication", lambda operator, _: operator.name == ALL_REDUCE),
+    ("waiting", lambda operator, _: operator.name == WAITING),
     ("normalisation", lambda operator, path: operator.kind == "norm" or _norms(path)),
     ("attention projections", lambda operator, path: _projects(operator, path)),
     ("attention core", lambda _, path: _ATTENTION.search(path) or "rotary" in path),

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array  # type: ignore[import-untyped]
 from typing_extensions import override
 
-from joulelab.attribution.prices import Array, Prices, Pricing, Solution, prior_of
+from joulelab.attribution.prices import WAITS, WAITS_U, Array, Prices, Pricing, Solution, prior_of
 from joulelab.attribution.profile import PhaseProfile
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
@@ -32,15 +33,21 @@ class EstimatedCall:
 
 
 def estimated_calls(
-    processor: Processor, phases: Sequence[ProgramPhase], point: OperatingPoint, precision: str
+    processor: Processor,
+    phases: Sequence[ProgramPhase],
+    point: OperatingPoint,
+    precision: str,
+    num_devices: int = 1,
 ) -> Mapping[str, tuple[EstimatedCall, ...]]:
     """Return what the estimator says of one execution of each phase, call by call.
+
+    Of several devices, ``phases`` are what one runs, and so is the answer.
 
     Raises:
         ConfigError: If the processor lacks the precision, or the point is off its range.
     """
     model = TracedModel(name="", unit="", batch=1, precision=precision, phases=tuple(phases))
-    found = predict.estimate(model, processor, point=point)
+    found = predict.estimate(model, processor, point=point, num_devices=num_devices)
     return {
         traced.phase: tuple(
             EstimatedCall(
@@ -71,17 +78,15 @@ class Estimated(Pricing):
         if not self._power:
             raise MeasurementError("The estimator knows no kernel of the program.")
         kernels = {
-            (profile.phase, call.kernel): kernel_class(call.operator)
-            for profile in profiles
-            for call in profile.calls
+            (profile.phase, call.kernel): call for profile in profiles for call in profile.calls
         }
+        classes = [(phase, kernel_class(call.operator)) for (phase, _), call in kernels.items()]
+        waits = np.array([bool(call.waits_in) for call in kernels.values()])
         places = {kernel: place for place, kernel in enumerate(kernels)}
-        dynamic_w = np.array(
-            [self._watts(phase, name) for (phase, _), name in kernels.items()], dtype=np.float64
-        )
+        dynamic_w = np.array([self._watts(*each) for each in classes], dtype=np.float64)
         return Prices(
             names=tuple(f"{phase}: {kernel}" for phase, kernel in kernels),
-            prior=_prior(dynamic_w, [(phase, name) for (phase, _), name in kernels.items()]),
+            prior=_prior(np.where(waits, WAITS, 1.0) * dynamic_w, classes, waits),
             holds={one.phase: _holds(one, places) for one in profiles},
         )
 
@@ -91,9 +96,12 @@ class Estimated(Pricing):
         return known.get(name, float(np.median(list(known.values()))))
 
 
-def _prior(dynamic_w: Array, classes: Sequence[tuple[str, str]]) -> Solution:
+def _prior(
+    dynamic_w: Array, classes: Sequence[tuple[str, str]], waits: NDArray[np.bool_]
+) -> Solution:
     """Return powers with what is unsure of each kernel, of its class in a phase, and of all."""
-    prior = prior_of(dynamic_w, np.maximum(KERNEL * dynamic_w, _LEAST_W), COMMON)
+    each_u = np.where(waits, WAITS_U / WAITS, KERNEL) * dynamic_w
+    prior = prior_of(dynamic_w, np.maximum(each_u, _LEAST_W), COMMON)
     alike = np.array([[one == other for other in classes] for one in classes])
     shared_w = KIND * dynamic_w
     covariance = prior.covariance + alike * np.outer(shared_w, shared_w)

@@ -1,7 +1,7 @@
 """What the meter read of a phase, with the drift that attribution can bear."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,6 +42,55 @@ class Metered:
             time_s=sum(window.duration_s for window in read.windows) / work,
             note=" ".join(f"{read.phase}: {finding.detail}" for finding in read.findings),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """What the meter read of all phases on one board."""
+
+    measured: Mapping[str, Measurement]
+    metered: Mapping[str, Metered]
+    static_w: float  # power at rest
+    static_u_w: float
+
+    @classmethod
+    def of(cls, measured: Mapping[str, Measurement], static_u: float) -> "Readings":
+        """Return what was read; ``static_u`` and errors are those of :func:`static_power`."""
+        static_w, static_u_w = static_power(measured, static_u)
+        return cls(
+            measured=measured,
+            metered={phase: Metered.of(read, static_w) for phase, read in measured.items()},
+            static_w=static_w,
+            static_u_w=static_u_w,
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What is not as it should be, in sentences."""
+        return [each.note for each in self.metered.values() if each.note]
+
+
+def by_board(measured: Mapping[str, Measurement], num_boards: int) -> list[dict[str, Measurement]]:
+    """Return what was measured on each board; where boards were not told apart, the whole."""
+    return [
+        {name: _on_board(one, board) for name, one in measured.items()}
+        for board in range(num_boards)
+    ]
+
+
+def _on_board(measured: Measurement, number: int) -> Measurement:
+    if not measured.boards:
+        return measured
+    board = measured.boards[number]
+    return replace(
+        measured,
+        device=board.device,
+        windows=board.windows,
+        idle=board.idle,
+        observed=board.observed,
+        findings=board.findings,
+        boards=(),
+    )
 
 
 def require_metered(read: Measurement) -> None:

@@ -18,6 +18,9 @@ class KernelCall:
     kernel: str  # name of the distinct kernel: alike in operator, shapes, strides and formats
     device_s: float  # time on the device as it ran within the program, in seconds
     launched: tuple[str, ...] = ()  # kernels as the driver names them; empty where nothing told
+    # Of a sum over ranks, its time in each execution that was profiled, in seconds.
+    each_s: tuple[float, ...] = ()
+    waits_in: str = ""  # the sum's kernel where it only waits there for other ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,11 +36,15 @@ class ReplaySettings:
         program: Name of the workload or program.
         knobs: Its knobs as JSON: {"model": "tinyllama"}.
         phases: Its phases, with commas between; empty for all.
+        known: Kernels that are not to be replayed, one a line.
+        tensor_parallel: GPUs that share the program, all of which launch the same kernels.
     """
 
     program: str = "llama"
     knobs: str = "{}"
     phases: str = ""
+    known: str = ""
+    tensor_parallel: int = 1
 
 
 class Player(Protocol):
@@ -119,7 +123,7 @@ class Replay(Workload[ReplaySettings]):
     def cost(self) -> WorkloadCost:
         known = self._known()
         phases = tuple(self._launches(name, cost) for name, cost in known.items())
-        resident_b = self._parameter_b + max(cost.dram_b for cost in known.values())
+        resident_b = self._parameter_b + max((cost.dram_b for cost in known.values()), default=0.0)
         return WorkloadCost(unit=self.unit, phases=phases, resident_b=resident_b)
 
     def _launches(self, name: str, cost: KernelCost) -> PhaseCost:
@@ -130,12 +134,13 @@ class Replay(Workload[ReplaySettings]):
             kernels=(replace(cost, count=launches),),
             num_graphs=1,
             parameter_b=self._parameter_b,
+            num_devices=self.settings.tensor_parallel,
         )
 
     def _record(self, program: Workload[Any]) -> None:
         from joulelab.attribution.torch_replay import TorchPlayer
 
-        self._player = TorchPlayer(program, self._chosen)
+        self._player = TorchPlayer(program, self._chosen, self._skipped)
 
     def _known(self) -> Mapping[str, KernelCost]:
         """Return the distinct kernels of the traced program that matter."""
@@ -152,8 +157,13 @@ class Replay(Workload[ReplaySettings]):
                     name = cost_name(operator, cost)
                     costs[name] = cost
                     found[name] = found.get(name, 0.0) + rough_j(cost)
-            self._costs = {name: costs[name] for name in that_matter(joules.values())}
+            matter = that_matter(joules.values())
+            self._costs = {name: costs[name] for name in matter if name not in self._skipped}
         return self._costs
+
+    @property
+    def _skipped(self) -> frozenset[str]:
+        return frozenset(self.settings.known.splitlines())
 
     def _chosen(self, phase: str) -> bool:
         phases = self.settings.phases

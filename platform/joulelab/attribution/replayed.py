@@ -9,20 +9,19 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 from scipy.sparse import csr_array  # type: ignore[import-untyped]
 from typing_extensions import override
 
-from joulelab.attribution.prices import Array, Prices, Pricing, Solution, prior_of
-from joulelab.attribution.profile import PhaseProfile
+from joulelab.attribution.prices import WAITS, WAITS_U, Array, Prices, Pricing, Solution, prior_of
+from joulelab.attribution.profile import KernelCall, PhaseProfile
 from joulelab.core.measurement import Measurement
 from joulelab.errors import MeasurementError
 from joulelab.hardware import GpuSpec
 from joulelab.tracing.program import Operator
 
-WAITING, WAITING_U = 0.6, 0.4
-"""Share of its power alone that a kernel has while it waits, and how far that may be off."""
 CONTEXT = 0.05
 """How far a kernel in a program is from the same alone, one standard deviation: other data in the
 caches, another temperature, neighbours that share its power."""
 COMMON = 0.02
 """The part of that which all kernels of a run share."""
+_WAITING = (_FOR_LAUNCH, _FOR_RANKS) = ("waiting for a launch", "waiting for other ranks")
 _LEAST_J = 1e-6
 LIKE = 0.35
 """How far kernels that were priced by their like are off, each and all together."""
@@ -33,45 +32,43 @@ class Replayed(Pricing):
 
     A kernel that takes longer in the program than alone waits there, for a cold cache or for its
     launch. What waiting takes of the power that it has alone is a price of its own, which all
-    share. ``replay`` measures kernels by name; the voltage of ``spec``, if it is known, tells what
-    a clock changes.
+    share; so is what a sum takes while it waits for other ranks. ``replays`` are kernels measured
+    alone, by name; the voltage of ``spec``, if it is known, tells what a clock changes.
     """
 
     method = "replay"
 
-    def __init__(
-        self, replay: Callable[[], Mapping[str, Measurement]], spec: GpuSpec | None
-    ) -> None:
-        self._replay = replay
+    def __init__(self, replays: Mapping[str, Measurement], spec: GpuSpec | None) -> None:
+        self._replays = replays
         self._spec = spec
-        self.measured: Mapping[str, Measurement] = {}
 
     @override
     def prices(
         self, profiles: Sequence[PhaseProfile], measured: Mapping[str, Measurement]
     ) -> Prices:
-        self.measured = self._replay()
         operators: dict[str, Operator] = {}
         clocks_mhz: dict[str, float | None] = {}
         for profile in profiles:
             for call in profile.calls:
+                if call.waits_in:
+                    continue
                 operators.setdefault(call.kernel, call.operator)
                 clock_mhz = measured[profile.phase].observed.sm_clock_mhz
                 clocks_mhz.setdefault(call.kernel, clock_mhz)
         known = {
             name: self._alone(one, clocks_mhz[name])
-            for name, one in self.measured.items()
+            for name, one in self._replays.items()
             if name in operators and one.valid and one.idle is not None
         }
         if not known:
-            raise MeasurementError(_nothing(self.measured))
+            raise MeasurementError(_nothing(self._replays))
         like_j = _like(operators, {name: alone.dynamic_j for name, alone in known.items()})
         supposed = {name: _supposed(like_j(name)) for name in operators if name not in known}
-        alone = [known.get(name) or supposed[name] for name in operators]
+        alone = {name: known.get(name) or supposed[name] for name in operators}
         return Prices(
-            names=(*operators, "waiting"),
-            prior=_prior(alone),
-            holds={one.phase: _holds(one, tuple(operators), alone) for one in profiles},
+            names=(*operators, *_WAITING),
+            prior=_prior(list(alone.values())),
+            holds={one.phase: _holds(one, alone) for one in profiles},
             supposed=frozenset(place for place, name in enumerate(operators) if name in supposed),
         )
 
@@ -104,9 +101,12 @@ def _prior(alone: Sequence["_Alone"]) -> Solution:
     dynamic_j = np.array([one.dynamic_j for one in alone])
     own = prior_of(dynamic_j, np.array([one.dynamic_u_j for one in alone]), COMMON)
     by_like_j = LIKE * dynamic_j * np.array([one.time_s is None for one in alone])
+    waits = np.full(len(_WAITING), WAITS)
     return Solution(
-        prices=np.r_[dynamic_j, WAITING],
-        covariance=block_diag(own.covariance + np.outer(by_like_j, by_like_j), WAITING_U**2),
+        prices=np.r_[dynamic_j, waits],
+        covariance=block_diag(
+            own.covariance + np.outer(by_like_j, by_like_j), WAITS_U**2 * np.eye(len(waits))
+        ),
     )
 
 
@@ -117,31 +117,32 @@ class _Alone(NamedTuple):
     dynamic_u_j: float
     time_s: float | None
 
+    @property
+    def power_w(self) -> float:
+        """Power above static; 0 where its time alone is not known."""
+        return self.dynamic_j / self.time_s if self.time_s else 0.0
+
 
 def _supposed(dynamic_j: float) -> _Alone:
     return _Alone(dynamic_j, float(np.hypot(LIKE * dynamic_j, _LEAST_J)), None)
 
 
-def _holds(profile: PhaseProfile, names: Sequence[str], alone: Sequence[_Alone]) -> csr_array:
+def _holds(profile: PhaseProfile, alone: Mapping[str, "_Alone"]) -> csr_array:
     """Return how much of each price calls hold: a launch, and what it waits longer than alone."""
-    places = {name: place for place, name in enumerate(names)}
-    calls = range(len(profile.calls))
-    kernels = [places[call.kernel] for call in profile.calls]
-    waits_j = [
-        _waits_j(alone[place], call.device_s)
-        for place, call in zip(kernels, profile.calls, strict=True)
-    ]
-    values = np.column_stack([np.ones(len(calls)), waits_j]).ravel()
-    columns = np.column_stack([kernels, np.full(len(calls), len(names))]).ravel()
-    starts = 2 * np.arange(len(calls) + 1)
-    return csr_array((values, columns, starts), shape=(len(calls), len(names) + 1))
+    places = {name: place for place, name in enumerate((*alone, *_WAITING))}
+    rows = [_row(call, alone) for call in profile.calls]
+    values = [value for row in rows for value in row.values()]
+    columns = [places[name] for row in rows for name in row]
+    starts = np.r_[0, np.cumsum([len(row) for row in rows])]
+    return csr_array((values, columns, starts), shape=(len(rows), len(places)))
 
 
-def _waits_j(alone: _Alone, device_s: float) -> float:
-    """Return what a launch would take more if its power alone held for the whole of its time."""
-    if alone.time_s is None:
-        return 0.0
-    return alone.dynamic_j * max(0.0, device_s / alone.time_s - 1)
+def _row(call: KernelCall, alone: Mapping[str, "_Alone"]) -> Mapping[str, float]:
+    if call.waits_in:
+        return {_FOR_RANKS: alone[call.waits_in].power_w * call.device_s}
+    kernel = alone[call.kernel]
+    waits_s = 0.0 if kernel.time_s is None else max(0.0, call.device_s - kernel.time_s)
+    return {call.kernel: 1.0, _FOR_LAUNCH: kernel.power_w * waits_s}
 
 
 def _nothing(measured: Mapping[str, Measurement]) -> str:

@@ -1,14 +1,19 @@
-"""Meter a program, profile it, price its kernels, reconcile: on one device, in one process."""
+"""Meter a program, profile it, price its kernels, reconcile."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Literal
 
-from joulelab.attribution.attribution import Attribution, PhaseAttribution, whole_weights
+import numpy as np
+
+from joulelab.attribution.attribution import Attribution
 from joulelab.attribution.estimated import Estimated, EstimatedCall, estimated_calls
-from joulelab.attribution.metered import Metered, static_power
-from joulelab.attribution.prices import Prices, Pricing, Run, reconcile
-from joulelab.attribution.profile import PhaseProfile, ProfileSource
+from joulelab.attribution.metered import Readings, by_board
+from joulelab.attribution.prices import Pricing
+from joulelab.attribution.profile import PhaseProfile
+from joulelab.attribution.reconciled import board_phases, of_boards, with_waiting
 from joulelab.attribution.replay import Replay, ReplaySettings
 from joulelab.attribution.replayed import Replayed
 from joulelab.attribution.simulated_source import SimulatedSource
@@ -16,7 +21,9 @@ from joulelab.attribution.traced import traced_program
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
+from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
+from joulelab.core.record import Record
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
@@ -25,8 +32,10 @@ from joulelab.errors import ConfigError, JouleLabError, MeasurementError
 from joulelab.hardware import spec_for
 from joulelab.hardware.processors import processor_of
 from joulelab.sampling.cuda_device import computing_on
+from joulelab.sampling.spells import MeteringCost
 from joulelab.tracing.program import ProgramPhase
 from joulelab.workloads import WORKLOADS
+from joulelab.workloads.ranks import Ranks
 
 Asked = Literal["auto", "replay", "classes"]
 
@@ -36,32 +45,37 @@ REPLAY = Procedure(
 """How replays are measured: kernels are steady within tenths of a second, and there are many."""
 _REPLAY = "kernel-replay"
 """What replays are called among this process's programs."""
+_DECODE = "decode"
 _STATIC = 0.03
 """How far idle power is from static power under load, one standard deviation: it is colder."""
 
 
 class Session:
-    """Attributes the energy of programs on one device.
+    """Attributes the energy of programs on one device, or on several that share every layer.
 
-    ``control`` turns its knobs, ``None`` being this process itself; ``report`` is told what is
-    being done; ``bench`` measures, by default one that is made of the others.
+    ``partners`` are the others; ``control`` turns their knobs, ``None`` being this process itself;
+    ``report`` is told what is being done; ``bench`` measures, by default one that is made of the
+    others.
     """
 
     def __init__(
         self,
         device: Device,
         *,
+        partners: Sequence[Device] = (),
         control: Control | None = None,
         procedure: Procedure | None = None,
         report: Callable[[str], object] = lambda _: None,
         bench: Bench | None = None,
     ) -> None:
         self._device = device
+        self._num_boards = 1 + len(partners)
         self._report = report
         self._replaying: int | None = None
+        self._replayed: dict[OperatingPoint, dict[str, Measurement]] = {}
         self._spec = spec_for(device.identity().name)
         self._bench = bench or Bench(
-            device, control=control, procedure=procedure, report=self._tell
+            device, partners=partners, control=control, procedure=procedure, report=self._tell
         )
 
     def _tell(self, step: str) -> None:
@@ -72,42 +86,67 @@ class Session:
             self._replaying += 1
             self._report(f"Replaying kernel {self._replaying}: {step.partition(':')[0]}")
 
-    def attribute(self, configuration: Configuration, method: Asked = "auto") -> Attribution:
+    def attribute(
+        self, configuration: Configuration, method: Asked = "auto", contexts: Sequence[int] = ()
+    ) -> Attribution:
         """Return where the energy of a workload goes at an operating point.
+
+        ``contexts`` are tokens in the cache when a decode starts: what one takes after so many is
+        in the answer, too.
 
         Raises:
             ConfigError: If the program cannot be run or traced as asked for.
             MeasurementError: If a phase could not be measured; says why.
         """
+        others = {tokens: _with_context(configuration, tokens) for tokens in contexts}
+        found = self._attribute(configuration, method)
+        beside = {tokens: self._attribute(each, method, _DECODE) for tokens, each in others.items()}
+        return replace(
+            found,
+            contexts={tokens: each.phase(_DECODE) for tokens, each in beside.items()},
+            seconds=found.seconds + sum(each.seconds for each in beside.values()),
+            notes=tuple(dict.fromkeys(n for one in (found, *beside.values()) for n in one.notes)),
+        )
+
+    def _attribute(
+        self, configuration: Configuration, method: Asked, phase: str = ""
+    ) -> Attribution:
+        """Attribute one phase, or all."""
         started_s = self._device.clock.now_s()
         self._require_kernels(configuration)
         try:
             records = self._bench.measure(_trial(configuration))
-            measured = {each.measurement.phase: each.measurement for each in records}
-            static_w, static_u_w = static_power(measured, _STATIC)
-            metered = {name: Metered.of(read, static_w) for name, read in measured.items()}
-            notes = [each.note for each in metered.values() if each.note]
+            measured = _by_phase(records, phase)
+            boards = [Readings.of(own, _STATIC) for own in by_board(measured, self._num_boards)]
+            notes = list(dict.fromkeys(note for board in boards for note in board.notes))
             traced = self._traced(configuration, notes)
             self._report("Profiling")
-            with computing_on(self._device.identity().uuid):
-                profiles = self._source(configuration, traced).profile(measured)
+            profiles = self._profiles(configuration, traced, boards, measured)
             estimates = self._estimates(traced, configuration, notes)
-            pricing = self._pricing(configuration, method, estimates, static_w)
-            prices = pricing.prices(profiles, measured)
+            is_cheap = method == "classes" and not phase
+            metering = self._metering(configuration, boards[0], profiles[0]) if is_cheap else {}
+            replays = {} if method == "classes" else self._replays(configuration, phase)
         finally:
             self._bench.close()
+        found = [
+            board_phases(board, own, self._pricing(method, estimates, board, alone), estimates)
+            for board, own, alone in zip(
+                boards, profiles, by_board(replays, self._num_boards), strict=True
+            )
+        ]
         first = next(iter(measured.values()))
         return Attribution(
             program=configuration.workload,
             knobs=dict(configuration.knobs),
             device=first.device,
-            method=pricing.method,
-            static_w=static_w,
-            static_u_w=static_u_w,
-            phases=_phases(profiles, metered, prices, (static_w, static_u_w), estimates),
+            method="classes" if method == "classes" else "replay",
+            static_w=sum(board.static_w for board in boards),
+            static_u_w=float(np.linalg.norm([board.static_u_w for board in boards])),
+            phases=tuple(map(of_boards, zip(*found, strict=True))),
             measured=measured,
             provenance=first.provenance,
-            replays=pricing.measured if isinstance(pricing, Replayed) else {},
+            replays=replays,
+            metering=metering,
             seconds=self._device.clock.now_s() - started_s,
             notes=tuple(notes),
         )
@@ -124,6 +163,11 @@ class Session:
                 "Energy is attributed on a real or a simulated GPU, got "
                 f"{self._device.identity().name} of a recording, which holds no kernels."
             )
+        if self._num_boards > 1 and dict(configuration.knobs).get("tensor_parallel", 1) == 1:
+            raise ConfigError(
+                f"{self._num_boards} GPUs that run a copy each take what one takes; attribute one, "
+                f"or have them share the program: --tensor-parallel {self._num_boards}."
+            )
 
     def _traced(self, configuration: Configuration, notes: list[str]) -> tuple[ProgramPhase, ...]:
         try:
@@ -134,16 +178,29 @@ class Session:
             notes.append(f"The estimator does not know the program: {error}")
             return ()
 
-    def _source(
-        self, configuration: Configuration, traced: tuple[ProgramPhase, ...]
-    ) -> ProfileSource:
-        if self._device.is_hardware:
-            from joulelab.attribution.torch_source import TorchSource
+    def _profiles(
+        self,
+        configuration: Configuration,
+        traced: tuple[ProgramPhase, ...],
+        boards: Sequence[Readings],
+        measured: Mapping[str, Measurement],
+    ) -> Sequence[tuple[PhaseProfile, ...]]:
+        """Return the profiles of all phases, board by board."""
+        if not self._device.is_hardware:
+            if self._spec is None:
+                raise ConfigError(f"{self._device.identity().name} is not in the catalogue.")
+            source = SimulatedSource(self._spec, traced, self._num_boards)
+            found = [source.profile(board.measured) for board in boards]
+        else:
+            from joulelab.attribution.torch_source import profiled
 
-            return TorchSource(self._bench.prepared(configuration))
-        if self._spec is None:
-            raise ConfigError(f"{self._device.identity().name} is not in the catalogue.")
-        return SimulatedSource(self._spec, traced)
+            hosted = self._bench.hosted(configuration)
+            if isinstance(hosted, Ranks):
+                found = hosted.on_each(partial(profiled, measured=measured))
+            else:
+                with computing_on(self._device.identity().uuid):
+                    found = [profiled(hosted, measured)]
+        return found if len(found) == 1 else with_waiting(found, measured)
 
     def _estimates(
         self,
@@ -155,30 +212,53 @@ class Session:
             return {}
         precision = str(dict(configuration.knobs).get("precision", "fp32"))
         try:
-            return estimated_calls(processor_of(self._spec), traced, configuration.point, precision)
+            return estimated_calls(
+                processor_of(self._spec),
+                traced,
+                configuration.point,
+                precision,
+                self._num_boards,
+            )
         except JouleLabError as error:
             notes.append(f"The estimator has no answer: {error}")
             return {}
 
     def _pricing(
         self,
-        configuration: Configuration,
         method: Asked,
         estimates: Mapping[str, tuple[EstimatedCall, ...]],
-        static_w: float,
+        board: Readings,
+        replays: Mapping[str, Measurement],
     ) -> Pricing:
-        if method == "classes":
-            if self._spec is None or not estimates:
-                raise MeasurementError(
-                    "Pricing by classes needs the estimator, which does not know the program or "
-                    "the GPU; take --method replay."
-                )
-            return Estimated(estimates, static_w)
-        return Replayed(lambda: self._replays(configuration), self._spec)
+        if method != "classes":
+            return Replayed(replays, self._spec)
+        if self._spec is None or not estimates:
+            raise MeasurementError(
+                "Pricing by classes needs the estimator, which does not know the program or the "
+                "GPU; take --method replay."
+            )
+        return Estimated(estimates, board.static_w)
 
-    def _replays(self, configuration: Configuration) -> Mapping[str, Measurement]:
+    def _metering(
+        self, configuration: Configuration, board: Readings, profiles: Sequence[PhaseProfile]
+    ) -> Mapping[str, MeteringCost]:
+        """Return what metering costs where the host sets the pace most, whose time it takes."""
+        self._report("Comparing metered and bare spells")
+        busy = {
+            one.phase: one.busy_s / one.work / board.metered[one.phase].time_s for one in profiles
+        }
+        phase = min(busy, key=lambda name: busy[name])
+        return {phase: self._bench.metering_cost(configuration, phase)}
+
+    def _replays(self, configuration: Configuration, phase: str) -> Mapping[str, Measurement]:
+        """Replay the kernels that were not yet at this point; return all."""
+        known = self._replayed.setdefault(configuration.point, {})
         settings = ReplaySettings(
-            program=configuration.workload, knobs=json.dumps(dict(configuration.knobs))
+            program=configuration.workload,
+            knobs=json.dumps(dict(configuration.knobs)),
+            phases=phase,
+            known="\n".join(known),
+            tensor_parallel=self._num_boards,
         )
         asked = Configuration.of(_REPLAY, settings, configuration.point)
         WORKLOADS.programs.hold(_REPLAY, Replay)
@@ -187,45 +267,21 @@ class Session:
             records = self._bench.measure(_trial(asked), procedure=REPLAY)
         finally:
             self._replaying = None
-        return {each.measurement.phase: each.measurement for each in records}
+        known.update(_by_phase(records))
+        return dict(known)
+
+
+def _by_phase(records: Iterable[Record], phase: str = "") -> dict[str, Measurement]:
+    measured = (record.measurement for record in records)
+    return {one.phase: one for one in measured if phase in ("", one.phase)}
+
+
+def _with_context(configuration: Configuration, tokens: int) -> Configuration:
+    """Return the same program with so many tokens in the cache when its decode starts."""
+    knobs = {**dict(configuration.knobs), "context_tokens": tokens}
+    settings = WORKLOADS[configuration.workload].from_knobs(knobs).settings
+    return Configuration.of(configuration.workload, settings, configuration.point)
 
 
 def _trial(configuration: Configuration) -> Trial:
     return Trial(study="attribution", name=configuration.workload, configuration=configuration)
-
-
-def _phases(
-    profiles: tuple[PhaseProfile, ...],
-    metered: Mapping[str, Metered],
-    prices: Prices,
-    static: tuple[float, float],
-    estimates: Mapping[str, tuple[EstimatedCall, ...]],
-) -> tuple[PhaseAttribution, ...]:
-    runs = tuple(_run(profile, metered[profile.phase], prices) for profile in profiles)
-    prior = prices.with_static(*static)
-    found = reconcile(prior, runs)
-    return tuple(
-        PhaseAttribution(
-            profile=profile,
-            energy_j=run.energy_j,
-            energy_u_j=run.energy_u_j,
-            time_s=profile.work * metered[profile.phase].time_s,
-            closure=prior.of(run.weights)[0] / run.energy_j - 1,
-            deviation=deviation,
-            prices=prices,
-            prior=prior,
-            solution=found.solution if is_used else prior,
-            estimated=estimates.get(profile.phase, ()),
-        )
-        for profile, run, deviation, is_used in zip(
-            profiles, runs, found.deviations, found.used, strict=True
-        )
-    )
-
-
-def _run(profile: PhaseProfile, metered: Metered, prices: Prices) -> Run:
-    return Run(
-        weights=whole_weights(prices, profile, profile.work * metered.time_s),
-        energy_j=profile.work * metered.energy_j,
-        energy_u_j=profile.work * metered.energy_u_j,
-    )

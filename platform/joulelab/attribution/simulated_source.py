@@ -18,11 +18,14 @@ from joulelab.tracing.program import ProgramPhase
 
 
 class SimulatedSource(ProfileSource):
-    """Profiles traced phases with the times of the simulated GPU's own physics."""
+    """Profiles traced phases, of one of some GPUs, with the times of its own physics."""
 
-    def __init__(self, spec: GpuSpec, phases: tuple[ProgramPhase, ...]) -> None:
+    def __init__(
+        self, spec: GpuSpec, phases: tuple[ProgramPhase, ...], num_devices: int = 1
+    ) -> None:
         self._spec = spec
         self._phases = phases
+        self._num_devices = num_devices
 
     @override
     def profile(self, measured: Mapping[str, Measurement]) -> tuple[PhaseProfile, ...]:
@@ -33,29 +36,29 @@ class SimulatedSource(ProfileSource):
         )
 
     def planted_j(
-        self, measured: Mapping[str, Measurement], board: Board
-    ) -> Mapping[str, NDArray[np.float64]]:
-        """Return what each call of a phase truly takes, as the board's sensor shows it.
+        self, profile: PhaseProfile, measured: Measurement, board: Board
+    ) -> NDArray[np.float64]:
+        """Return what each call of a profile truly takes, as the board's sensor shows it.
 
         Static power is what is left of the whole's, over its time.
         """
-        return {
-            phase.phase: self._planted_j(phase, measured[phase.phase], board)
-            for phase in self._phases
-            if phase.phase in measured
-        }
-
-    def _planted_j(
-        self, phase: ProgramPhase, measured: Measurement, board: Board
-    ) -> NDArray[np.float64]:
-        cost = one_execution(phase)
+        phase = next(each for each in self._phases if each.phase == profile.phase)
+        cost = one_execution(phase, self._num_devices)
         model = PhaseModel(self._spec, cost, voltage_scale=board.voltage_scale)
-        points = model.kernels_at(*self._clocks(measured))
-        dynamic_j = board.gain * points.dynamic_j
+        clock_mhz, mem_clock_mhz = self._clocks(measured)
+        of_kernels = iter(model.kernels_at(clock_mhz, mem_clock_mhz).dynamic_j.tolist())
+        spinning_w = model.spinning_w(clock_mhz)
+        dynamic_j = board.gain * np.array(
+            [
+                spinning_w * call.device_s if call.waits_in else next(of_kernels)
+                for call in profile.calls
+            ]
+        )
         metered = Metered.of(measured, static_w=0.0)
         static_j = cost.work * metered.energy_j - dynamic_j.sum()
         static_w = static_j / (cost.work * metered.time_s)
-        return np.asarray(dynamic_j + static_w * points.device_s)
+        device_s = np.array([call.device_s for call in profile.calls])
+        return np.asarray(dynamic_j + static_w * device_s)
 
     def _clocks(self, measured: Measurement) -> tuple[int, int]:
         clock_mhz = measured.observed.sm_clock_mhz or max(self._spec.sm_clocks_mhz)
@@ -64,7 +67,7 @@ class SimulatedSource(ProfileSource):
         )
 
     def _profile(self, phase: ProgramPhase, measured: Measurement) -> PhaseProfile:
-        cost = one_execution(phase)
+        cost = one_execution(phase, self._num_devices)
         points = PhaseModel(self._spec, cost).kernels_at(*self._clocks(measured))
         rows = zip(phase.program.operators, cost.kernels, points.device_s.tolist(), strict=True)
         return PhaseProfile(
@@ -79,12 +82,13 @@ class SimulatedSource(ProfileSource):
         )
 
 
-def one_execution(phase: ProgramPhase) -> PhaseCost:
-    """Return the cost of one execution of a phase's program, launch by launch."""
+def one_execution(phase: ProgramPhase, num_devices: int = 1) -> PhaseCost:
+    """Return the cost of one execution of a phase's program on each GPU, launch by launch."""
     return PhaseCost(
         phase=phase.phase,
         work=phase.work / phase.count,
         kernels=kernels_of(phase.program),
         parameter_b=phase.program.parameter_b,
         host_calls=phase.host_calls,
+        num_devices=num_devices,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from typing import Any
@@ -18,7 +18,7 @@ from joulelab.core.synchronise import synchronise
 from joulelab.errors import ConfigError
 from joulelab.tracing.calls import Call, tensors_in
 from joulelab.tracing.operators import Describer, Storages
-from joulelab.tracing.program import Operator
+from joulelab.tracing.program import ALL_REDUCE, Operator
 from joulelab.tracing.recorder import ModulePath, Recorder
 from joulelab.workloads import accelerator
 from joulelab.workloads.base import Workload
@@ -67,6 +67,7 @@ class Steps:
     once: Callable[[], object]
     whole: Callable[[], object]  # runs the phase
     executions: int = 1  # how often a phase runs it
+    work: float = 1.0  # units of work of one execution
     # Brings the state to where a late execution finds it.
     reset: Callable[[], object] = lambda: None
     network: torch.nn.Module | None = None  # its modules; None where it has none of its own
@@ -80,12 +81,19 @@ def steps_of(workload: Workload[Any], phase: str) -> Steps:
         ConfigError: If it runs nothing in this process that can be followed.
     """
     if isinstance(workload, Program) and workload.call is not None:
-        return Steps(once=workload.call, whole=workload.call)
+        work = workload.request.size  # of its one phase
+        return Steps(once=workload.call, whole=workload.call, work=work)
     if not isinstance(workload, TorchWorkload) or not workload.prepared_programs:
         raise ConfigError(
             f"{type(workload).__name__} runs no program of PyTorch in this process, so its calls "
             "cannot be followed."
         )
+    steps = _of_program(workload, phase)
+    whole = workload.executions(phase) * workload.work(phase)
+    return replace(steps, work=whole / steps.executions)
+
+
+def _of_program(workload: TorchWorkload[Any], phase: str) -> Steps:
     program = workload.prepared_programs[phase]
     around = partial(
         accelerator.computing,
@@ -203,6 +211,8 @@ class CallRecorder(Recorder):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> None:
+        if func.namespace == "c10d" and "allreduce" in operator.name:
+            operator = replace(operator, name=ALL_REDUCE, kind="copy")
         signature = (str(func), tree_map(_shown, (args, sorted(kwargs.items()))))
         self.calls[number] = RecordedCall(
             operator=operator,

@@ -1,13 +1,14 @@
 """Launch recorded calls on a real GPU: each distinct kernel from a CUDA graph, over and over."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 from time import perf_counter
 from typing import Any
 
 import torch
+from torch import distributed
 from torch.utils._pytree import tree_leaves, tree_map
 
 from joulelab.attribution.profile import rough_j, that_matter
@@ -31,16 +32,19 @@ _RUN_S = 0.03
 class TorchPlayer:
     """Replays the distinct kernels of a workload that is prepared on this process's GPU.
 
-    It is run once for every phase, of which the kernels of those ``chosen`` are replayed, and may
-    be closed afterwards.
+    It is run once for every phase, of which the kernels of those ``chosen`` are replayed unless
+    they are ``known``, and may be closed afterwards.
     """
 
-    def __init__(self, workload: Workload[Any], chosen: Callable[[str], bool]) -> None:
+    def __init__(
+        self, workload: Workload[Any], chosen: Callable[[str], bool], known: Collection[str] = ()
+    ) -> None:
         self._calls: dict[str, tuple[RecordedCall, Steps]] = {}
         joules = [
             self._added(steps_of(workload, phase)) for phase in workload.phases if chosen(phase)
         ]
-        self._names = tuple(name for name in that_matter(joules) if self._can_be_launched(name))
+        asked = [name for name in that_matter(joules) if name not in known]
+        self._names = tuple(filter(self._can_be_launched, asked))
         self._graph: _Graph | None = None
 
     def names(self) -> Sequence[str]:
@@ -102,11 +106,12 @@ class _Graph:
     def of(cls, name: str, call: RecordedCall) -> "_Graph":
         operands = _copies(call)
         each_s = _seconds(call, operands)
-        launches = min(_MOST_IN_GRAPH, max(1, ceil(_GRAPH_S / each_s)))
+        launches = _agreed(min(_MOST_IN_GRAPH, ceil(_GRAPH_S / each_s)))
         launches = len(operands) * ceil(launches / len(operands))
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.no_grad(), torch.cuda.graph(graph):
+            # A thread of NCCL that looks for errors may make calls meanwhile.
+            with torch.no_grad(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 for index in range(launches):
                     args, kwargs = operands[index % len(operands)]
                     call.function(*args, **kwargs)
@@ -116,7 +121,7 @@ class _Graph:
         made.run()
         start_s = perf_counter()
         made.run()
-        made.repeats = max(1, ceil(_RUN_S / (perf_counter() - start_s)))
+        made.repeats = _agreed(ceil(_RUN_S / (perf_counter() - start_s)))
         return made
 
     def run(self) -> int:
@@ -128,16 +133,27 @@ class _Graph:
 
 def _seconds(call: RecordedCall, operands: list[Any]) -> float:
     """Return the time of a launch, its own and the host's, to size a graph."""
-    num = 0
-    torch.cuda.synchronize()
-    start_s = perf_counter()
-    with torch.no_grad():
-        while num < 3 or (perf_counter() - start_s < _GRAPH_S and num < _MOST_IN_GRAPH):
-            args, kwargs = operands[num % len(operands)]
-            call.function(*args, **kwargs)
-            num += 1
+    num = 3
+    for _ in range(2):  # the first launches load the kernel
         torch.cuda.synchronize()
-    return (perf_counter() - start_s) / num
+        start_s = perf_counter()
+        with torch.no_grad():
+            for index in range(num):
+                args, kwargs = operands[index % len(operands)]
+                call.function(*args, **kwargs)
+            torch.cuda.synchronize()
+        each_s = (perf_counter() - start_s) / num
+        num = _agreed(min(_MOST_IN_GRAPH, max(3, ceil(_GRAPH_S / each_s))))
+    return each_s
+
+
+def _agreed(num: int) -> int:
+    """Return a number, of several ranks the largest: all of them must launch a sum as often."""
+    if not distributed.is_initialized():
+        return max(1, num)
+    found = torch.tensor([max(1, num)], device="cuda")
+    distributed.all_reduce(found, distributed.ReduceOp.MAX)
+    return int(found)
 
 
 def _copies(call: RecordedCall) -> list[tuple[Any, Any]]:

@@ -22,6 +22,7 @@ from joulelab.attribution.metered import Metered
 from joulelab.attribution.profile import KernelCall, PhaseProfile, ProfileSource
 from joulelab.attribution.torch_calls import IN_A_ROW, MARK, RecordedCall, Steps, record, steps_of
 from joulelab.core.measurement import Measurement
+from joulelab.tracing.program import ALL_REDUCE
 from joulelab.workloads.base import Workload
 
 _WARM_S = 0.7
@@ -48,38 +49,40 @@ class TorchSource(ProfileSource):
 
     def _profile(self, phase: str, measured: Measurement) -> PhaseProfile:
         steps = steps_of(self._workload, phase)
-        executed_s = self._work(phase, steps) * Metered.of(measured, static_w=0.0).time_s
+        executed_s = steps.work * Metered.of(measured, static_w=0.0).time_s
         marked = marked_launches(steps)
         timed, notes = timed_launches(steps, marked, executed_s)
         calls = tuple(
-            KernelCall(
-                operator=marked.calls[number].operator,
-                kernel=marked.calls[number].kernel,
-                device_s=float(timed[marked.owner == number].sum()),
-                launched=tuple(
-                    marked.names[index] for index in np.flatnonzero(marked.owner == number)
-                ),
-            )
+            _call(marked, number, timed[:, marked.owner == number].sum(axis=1))
             for number in dict.fromkeys(marked.owner[marked.owner >= 0].tolist())
         )
         return PhaseProfile(
             phase=phase,
             executions=steps.executions,
             unit=measured.unit,
-            work=self._work(phase, steps),
+            work=steps.work,
             calls=calls,
-            stray_s=float(timed[marked.owner < 0].sum()),
+            stray_s=float(timed[:, marked.owner < 0].sum(axis=1).mean()),
             notes=notes,
         )
 
-    def _work(self, phase: str, steps: Steps) -> float:
-        """Return the units of work of one execution of a phase's steps."""
-        work = getattr(self._workload, "work", None)
-        if callable(work):
-            whole = self._workload.executions(phase) * work(phase)  # type: ignore[attr-defined]
-            return float(whole) / steps.executions
-        request = self._workload.request
-        return 1.0 if request is None else float(request.units[phase])
+
+def profiled(
+    workload: Workload[Any], measured: Mapping[str, Measurement]
+) -> tuple[PhaseProfile, ...]:
+    """Return the profiles of a workload that is prepared on this process's GPU."""
+    return TorchSource(workload).profile(measured)
+
+
+def _call(marked: "MarkedLaunches", number: int, each_s: NDArray[np.float64]) -> KernelCall:
+    operator, kernel = marked.calls[number].operator, marked.calls[number].kernel
+    return KernelCall(
+        operator=operator,
+        kernel=kernel,
+        device_s=float(each_s.mean()),
+        launched=tuple(marked.names[index] for index in np.flatnonzero(marked.owner == number)),
+        each_s=tuple(each_s.tolist()) if operator.name == ALL_REDUCE else (),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -122,7 +125,10 @@ def marked_launches(steps: Steps) -> MarkedLaunches:
 def timed_launches(
     steps: Steps, marked: MarkedLaunches, executed_s: float
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """Return the time of each marked launch in a warm run, and what could not be told."""
+    """Return the time of each marked launch in warm executions, and what could not be told.
+
+    Times have the shape ``(executions, launches)``.
+    """
     num = len(marked.names)
     phase_s, phase_launches = executed_s * steps.executions, num * steps.executions
     warm = min(int(_WARM_S / phase_s) + 1, max(1, _MOST_LAUNCHES // phase_launches))
@@ -145,12 +151,12 @@ def timed_launches(
     if names.size == _TIMED * num and (names.reshape(_TIMED, num) == marked.names).all():
         durations = launches.duration_s[last].reshape(_TIMED, num)
         notes += _overlaps(launches, last)
-        return durations.mean(axis=0), tuple(notes)
+        return durations, tuple(notes)
     notes.append(
         "Two executions launched different kernels; times are of one execution, at the mean pace "
         "of all kernels of a name."
     )
-    return paced_by_name(marked, launches), tuple(notes)
+    return paced_by_name(marked, launches)[None, :], tuple(notes)
 
 
 def _overlaps(launches: Launches, last: slice) -> list[str]:

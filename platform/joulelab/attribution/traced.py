@@ -2,14 +2,16 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from joulelab.errors import ConfigError
-from joulelab.tracing.program import KV_CACHE, ProgramPhase, region
+from joulelab.tracing.program import KV_CACHE, Operator, ProgramPhase, region
 from joulelab.workloads.base import Workload
 from joulelab.workloads.language import LanguageWorkload
+from joulelab.workloads.llama import CUT_BY_ROWS
 from joulelab.workloads.network import NetworkWorkload
+from joulelab.workloads.ranks import num_sharing
 
 
 def traced_program(workload: Workload[Any]) -> tuple[ProgramPhase, ...]:
@@ -22,13 +24,33 @@ def traced_program(workload: Workload[Any]) -> tuple[ProgramPhase, ...]:
         if isinstance(workload, LanguageWorkload):
             from joulelab.estimator.models.language import trace_language
 
-            return trace_language(workload).phases
+            return _with_sums(trace_language(workload).phases, workload)
         if isinstance(workload, NetworkWorkload):
             return workload.traced()
     raise ConfigError(
         f"{type(workload).__name__} cannot be traced with its modules, got the settings "
         f"{asdict(workload.settings)}; attribute a workload that is a network."
     )
+
+
+def _with_sums(
+    phases: tuple[ProgramPhase, ...], workload: LanguageWorkload[Any]
+) -> tuple[ProgramPhase, ...]:
+    """Return the phases of one GPU with what it sends to those that share them."""
+    from joulelab.estimator.models.tensor_parallelism import with_sums
+
+    if num_sharing(workload) == 1:
+        return phases
+    return tuple(
+        replace(
+            each, program=with_sums(each.program, list(map(_is_summed, each.program.operators)))
+        )
+        for each in phases
+    )
+
+
+def _is_summed(operator: Operator) -> bool:
+    return operator.kind == "gemm" and operator.module.endswith(CUT_BY_ROWS)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """``joulelab attribute WORKLOAD``: where inside a network the joules go."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,19 +11,22 @@ import tyro
 from rich.console import RenderableType
 from rich.table import Table
 
-from joulelab.analysis.attributed.table import content, frame, lines
+from joulelab.analysis.attributed.records import content, frame
+from joulelab.analysis.attributed.table import lines, share_of_all
 from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share
 from joulelab.attribution.session import Asked, Session
 from joulelab.cli.measure import control_of
 from joulelab.cli.program_options import ClockOptions
-from joulelab.cli.selection import choose_address
+from joulelab.cli.selection import choose_address, choose_group
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress
 from joulelab.core.configuration import Configuration
+from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.devices.choice import open_device
+from joulelab.devices.joint_control import JointControl
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.objectives import Objective, without_quality
 from joulelab.study.abstract_lab import check_guard_socket
@@ -44,9 +47,11 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
     Attributes:
         workload: What to run; its own options may follow it.
         method: replay measures each distinct kernel alone; classes prices kernels by the
-            estimator's power of their kind, which takes no longer than measuring the whole; auto
-            is replay.
+            estimator's power of their kind, which takes little longer than measuring the whole;
+            auto is replay.
         clocks_mhz: SM clocks at which it is attributed too, to say which component gains at which.
+        contexts: Tokens in the cache when a decode starts; what it takes after so many is
+            attributed too, over the length of the context.
         objective: What is to be low there: edp, ed2p, energy, time, or that of a plug-in.
         out: Write a page (.html) or all parts as numbers (.csv) to this file.
         layers: Print the layers too.
@@ -54,6 +59,8 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
         device: How to talk to the GPU: nvml, dcgm, smi or simulated; auto takes the best that
             finds one.
         uuid: Which GPU; by default the only one, or the first.
+        gpus_per_trial: GPUs that share every layer of the program, the first ones there; the
+            workload's --tensor-parallel says as many.
         gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
         store: Folder of driver state, for devices that are not hardware.
         procedure: How the whole is measured.
@@ -62,12 +69,14 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     method: Asked = "auto"
     clocks_mhz: tuple[int, ...] = ()
+    contexts: tuple[int, ...] = ()
     objective: str = "edp"
     out: Path | None = None
     layers: bool = False
     kernels: bool = False
     device: str = "auto"
     uuid: str | None = None
+    gpus_per_trial: int = 1
     gpu: str | None = None
     store: str | None = None
     procedure: Procedure = field(default_factory=Procedure)
@@ -79,20 +88,47 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
         without_quality(self.objective)
         if self.observe_only and self.clocks_mhz:
             raise ConfigError("--clocks-mhz locks clocks; drop --observe-only.")
-        address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
-        with (
-            closing(open_device(address)) as device,
-            control_of(self, address, device, note="joulelab attribute") as control,
-            progress() as tell,
-        ):
-            session = Session(device, control=control, procedure=self.procedure, report=tell)
-            found = session.attribute(self._asked(self.point), self.method)
+        with ExitStack() as stack:
+            session = self._session(stack)
+            found = session.attribute(self._asked(self.point), self.method, self.contexts)
             clocks, refused = self._others(session)
         clocks = [(self.point.label, found), *clocks]
         if self.out is not None:
             _write(found, self.out)
         self.show(self._content(clocks), lambda: self._shown(found, clocks, refused))
         return int(not all(each.is_reconciled for _, one in clocks for each in one.phases))
+
+    def _session(self, stack: ExitStack) -> Session:
+        """Open the GPUs and borrow their clocks until ``stack`` ends."""
+        addresses = self._addresses()
+        device = stack.enter_context(closing(open_device(addresses[0])))
+        partners = [
+            stack.enter_context(closing(device.open_partner(address))) for address in addresses[1:]
+        ]
+        controls = [
+            stack.enter_context(control_of(self, address, each, note="joulelab attribute"))
+            for address, each in zip(addresses, (device, *partners), strict=True)
+        ]
+        return Session(
+            device,
+            partners=partners,
+            control=JointControl(controls),
+            procedure=self.procedure,
+            report=stack.enter_context(progress()),
+        )
+
+    def _addresses(self) -> tuple[DeviceAddress, ...]:
+        if self.gpus_per_trial == 1:
+            address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
+            return (address,)
+        if self.uuid is not None or self.gpus_per_trial < 1:
+            raise ConfigError(
+                "--gpus-per-trial must be at least 1 and takes the first GPUs there; got "
+                f"{self.gpus_per_trial} and --uuid {self.uuid}. Leave --uuid out."
+            )
+        return choose_group(
+            self.device, store=self.store, gpu=self.gpu, num_gpus=self.gpus_per_trial
+        )
 
     def _others(self, session: Session) -> tuple[list[tuple[str, Attribution]], list[str]]:
         """Attribute at the other clocks; return also why some of them cannot be."""
@@ -141,7 +177,6 @@ parse = partial(parse_with_workload, Attribute, prog="joulelab attribute")
 """Reads the command line; each workload's settings become its options."""
 
 
-WHOLE = "all together"
 _SURE = 2.0
 """Standard uncertainties by which a component must gain to be said to."""
 
@@ -188,6 +223,6 @@ def _cost(share: Share, objective: Objective) -> float:
 
 def _shares(found: Attribution, phase: str) -> dict[str, Share]:
     one = found.phase(phase)
-    whole = Share(name=WHOLE, energy_j=one.energy_j, energy_u_j=one.energy_u_j, time_s=one.time_s)
     parts = [share for share in one.by_component if share.name != UNEXPLAINED]
-    return {share.name: share for share in (*parts, whole) if share.energy_j > 0 and share.time_s}
+    shares = (*parts, share_of_all(one))
+    return {share.name: share for share in shares if share.energy_j > 0 and share.time_s}

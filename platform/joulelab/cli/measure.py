@@ -23,7 +23,7 @@ from joulelab.core.record import Record
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.devices.choice import open_device
-from joulelab.devices.control import Control
+from joulelab.devices.joint_control import ClosableControl
 from joulelab.guard import GuardClient, ObserveOnly
 from joulelab.study.abstract_lab import check_guard_socket
 from joulelab.tracking.vocabulary import metrics
@@ -74,7 +74,7 @@ class Measure(ClockOptions, Printing, Generic[Settings]):
 @contextmanager
 def control_of(
     options: ClockOptions, address: DeviceAddress, device: Device, *, note: str
-) -> Generator[Control]:
+) -> Generator[ClosableControl]:
     """Yield who may turn the knobs of a device: a lease of the guard, or nobody."""
     if options.observe_only:
         yield ObserveOnly(device, address, guard_socket=options.guard_socket)

@@ -68,6 +68,23 @@ def choose_addresses(
     return {found.index(address): address for address in wanted}
 
 
+def choose_group(
+    device: str, *, store: str | None = None, gpu: str | None = None, num_gpus: int
+) -> tuple[DeviceAddress, ...]:
+    """Find GPUs of one product and machine to run a program together, the first ones there.
+
+    Raises as :func:`choose_address` does, and ConfigError if there are too few.
+    """
+    from joulelab.devices.choice import find_visible
+    from joulelab.devices.simulated import fleet
+    from joulelab.study.gpu import StudyGpu, grouped
+
+    first = choose_address(device, store=store, gpu=gpu)
+    found = find_visible(first.backend, store) if gpu is None else fleet(gpu, num_gpus, store)
+    group = grouped([StudyGpu.of(address) for address in found], num_gpus)[0]
+    return group.address, *group.partners
+
+
 def _backend(device: str) -> str:
     from joulelab.devices.choice import choose_backend
 

@@ -56,14 +56,10 @@ class Boards:
             cool_down(device, below_c=below_c, limit_s=limit_s)
 
     @contextmanager
-    def watched(
-        self, procedure: Procedure, point: OperatingPoint, in_force: OperatingPoint
-    ) -> Generator["BoardInstruments"]:
-        """Watch all of them, settled at ``point``, within a ``with`` block."""
-        for device, ticks in zip(self.devices, self._ticks, strict=True):
-            find_ticks(device, ticks)
+    def looked_at(self, procedure: Procedure) -> Generator[list[Instruments]]:
+        """Have the instruments of all look in a ``with`` block."""
         with ExitStack() as stack:
-            instruments = [
+            yield [
                 stack.enter_context(
                     Instruments(
                         device, procedure, tracker=ticks, counts_activity=self._counts_activity
@@ -71,6 +67,15 @@ class Boards:
                 )
                 for device, ticks in zip(self.devices, self._ticks, strict=True)
             ]
+
+    @contextmanager
+    def watched(
+        self, procedure: Procedure, point: OperatingPoint, in_force: OperatingPoint
+    ) -> Generator["BoardInstruments"]:
+        """Watch all of them, settled at ``point``, within a ``with`` block."""
+        for device, ticks in zip(self.devices, self._ticks, strict=True):
+            find_ticks(device, ticks)
+        with self.looked_at(procedure) as instruments:
             # Right after another point a warm-up under load is longer than two ticks.
             is_from_rest = procedure.pace == "reference"
             ticks_s = 2 * max(each.tick_s for each in instruments) if is_from_rest else 0.0

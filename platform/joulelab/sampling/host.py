@@ -123,6 +123,16 @@ class WorkloadHost:
         return frozenset(process.pid for process in device.read_processes())
 
     @property
+    def phases(self) -> tuple[str, ...]:
+        """Phases of the workload as it runs here; some know them only once it is prepared."""
+        return self._made().hosted.phases
+
+    @property
+    def hosted(self) -> Workload[Any]:
+        """The workload that was made last, as it runs here."""
+        return self._made().hosted
+
+    @property
     def kept_b(self) -> int:
         """Memory of the device that the workload holds for others of its settings."""
         return 0 if self._kept is None else self._kept.hosted.kept_b

@@ -156,7 +156,12 @@ class AbstractLab(ABC, Generic[Gpu]):
 
     @abstractmethod
     def attribute(
-        self, gpu: Gpu, how: WorkerSettings, asked: Configuration, method: "Asked"
+        self,
+        gpu: Gpu,
+        how: WorkerSettings,
+        asked: Configuration,
+        method: "Asked",
+        contexts: Sequence[int] = (),
     ) -> "Attribution":
         """Say where the energy of a program goes on a GPU.
 

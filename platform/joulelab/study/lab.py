@@ -129,10 +129,15 @@ class Lab(AbstractLab[StudyGpu]):
 
     @override
     def attribute(
-        self, gpu: StudyGpu, how: WorkerSettings, asked: Configuration, method: "Asked"
+        self,
+        gpu: StudyGpu,
+        how: WorkerSettings,
+        asked: Configuration,
+        method: "Asked",
+        contexts: Sequence[int] = (),
     ) -> "Attribution":
         with closing(GpuWorker(gpu.address, how, partners=gpu.partners)) as worker:
-            return worker.attribute(asked, method)
+            return worker.attribute(asked, method, contexts)
 
     @override
     def strategy(self, name: str) -> MakeStrategy:

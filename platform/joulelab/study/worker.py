@@ -131,21 +131,19 @@ class GpuWorker:
             between_s=between_s,
         )
 
-    def attribute(self, configuration: Configuration, method: "Asked") -> "Attribution":
+    def attribute(
+        self, configuration: Configuration, method: "Asked", contexts: Sequence[int] = ()
+    ) -> "Attribution":
         """Say where the energy of a program goes; nothing is stored.
 
         Raises:
             JouleLabError: If it cannot be found out; says why.
         """
-        if len(self._addresses) > 1:
-            raise ConfigError(
-                "A program on several GPUs cannot be attributed; leave gpus_per_trial out, or read "
-                "each board's energy from a measurement."
-            )
         from joulelab.attribution.session import Session  # SciPy is no part of what measuring needs
 
-        session = Session(self._open_device(), bench=self._open_bench())
-        return session.attribute(configuration, method)
+        device, bench = self._open_device(), self._open_bench()
+        session = Session(device, partners=self._partners, bench=bench)
+        return session.attribute(configuration, method, contexts)
 
     def abandon(self) -> None:
         """Store nothing from now on: whoever is told so can read the store for the last time."""

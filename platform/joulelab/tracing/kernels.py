@@ -8,7 +8,7 @@ from typing import Any
 
 from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
 from joulelab.errors import ConfigError
-from joulelab.tracing.program import Operator, Program, ProgramPhase
+from joulelab.tracing.program import ALL_REDUCE, Operator, Program, ProgramPhase
 
 
 def kernels_of(program: Program) -> tuple[KernelCost, ...]:
@@ -20,7 +20,7 @@ def kernel_of(operator: Operator) -> KernelCost:
     """Return the kernel that ``operator`` launches."""
     shape = operator.shape
     return KernelCost(
-        name=operator.kind,
+        name=ALL_REDUCE if operator.name == ALL_REDUCE else operator.kind,
         pipe=operator.pipe,
         flop=operator.flop,
         dram_b=operator.moved_b,

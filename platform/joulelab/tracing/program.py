@@ -24,6 +24,9 @@ MATRIX_KINDS: tuple[Kind, ...] = ("gemm", "conv", "attention")
 ALL_REDUCE = "all_reduce"
 """Name of the operator that sums a value over all devices and gives every one the result."""
 
+WAITING = "waiting"
+"""Name of what a device does in such a sum until the last of the others has come to it."""
+
 Layout = Literal["plain", "strided", "channels_last", "masked"]
 """How a kernel finds its operands, where that decides which kernel it is.
 

@@ -7,6 +7,7 @@ the same way.
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -29,7 +30,8 @@ _COLUMNS = (
     *("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     *("mlp.gate_proj", "mlp.up_proj"),
 )
-_ROWS = ("self_attn.o_proj", "mlp.down_proj")
+CUT_BY_ROWS = ("self_attn.o_proj", "mlp.down_proj")
+"""Modules whose outputs are summed over all processes."""
 
 
 def _llama(
@@ -222,12 +224,18 @@ def _share(network: Any, num_ranks: int) -> None:
     Raises:
         ConfigError: If this process is in no group of that size.
     """
+    import torch
     from torch import distributed
     from torch._guards import active_fake_mode
 
+    from joulelab.workloads.sums import Sums
+
+    network.sums = sums = Sums()
+
     def summed(_module: Any, _arguments: Any, output: Any) -> Any:
         if distributed.is_initialized():
-            distributed.all_reduce(output)
+            with nullcontext() if torch.compiler.is_compiling() else sums.timed():
+                distributed.all_reduce(output)
         return output
 
     if active_fake_mode() is not None:
@@ -244,7 +252,7 @@ def _share(network: Any, num_ranks: int) -> None:
     for layer in network.model.layers:
         for name in _COLUMNS:
             _cut(layer.get_submodule(name), 0, rank, num_ranks)
-        for name in _ROWS:
+        for name in CUT_BY_ROWS:
             part = layer.get_submodule(name)
             _cut(part, 1, rank, num_ranks)
             part.register_forward_hook(summed)

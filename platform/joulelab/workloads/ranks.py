@@ -8,18 +8,23 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import ceil
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
+from joulelab.core.energy import EnergyWindow
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.workloads.base import Workload
+from joulelab.workloads.sums import WaitLog, waited_s
+
+Answer = TypeVar("Answer")
 
 
 class StandIn(Workload[Any]):
@@ -41,19 +46,24 @@ _RUN_S = 0.2
 _CLOSE_S = 30.0
 
 
+def num_sharing(workload: Workload[Any]) -> int:
+    """Return how many GPUs share every layer of a workload."""
+    return int(getattr(workload.settings, "tensor_parallel", 1))
+
+
 def shares_layers(workload: Workload[Any], num_gpus: int) -> bool:
     """Whether the GPUs compute one program together, and not a copy of it each.
 
     Raises:
         ConfigError: If it is to be shared by another number of GPUs.
     """
-    degree = getattr(workload.settings, "tensor_parallel", 1)
+    degree = num_sharing(workload)
     if degree not in (1, num_gpus):
         raise ConfigError(
             f"tensor_parallel must be 1, a copy of the program on each GPU, or {num_gpus}, the "
             f"GPUs of a trial, got {degree}; see --gpus-per-trial."
         )
-    return bool(degree > 1)
+    return degree > 1
 
 
 class Ranks(StandIn):
@@ -75,6 +85,13 @@ class Ranks(StandIn):
         self._connections: list[Connection] = []
         self._folder: TemporaryDirectory[str] | None = None
         self._times: dict[str, int] = {}
+        self._phases: tuple[str, ...] = ()
+        self._waits = WaitLog(time.monotonic)
+
+    @property
+    @override
+    def phases(self) -> tuple[str, ...]:
+        return self._phases or super().phases
 
     @property
     @override
@@ -88,7 +105,7 @@ class Ranks(StandIn):
         try:
             for rank, uuid in enumerate(self._uuids):
                 self._start(uuid, rank, meeting)
-            self._ask(None, 1)
+            self._phases = self.on_each(_prepared)[0]
         except BaseException:
             self.close()
             raise
@@ -96,10 +113,18 @@ class Ranks(StandIn):
     @override
     def run(self, phase: str) -> float:
         times, start_s = self._times.get(phase, 1), time.monotonic()
-        works = self._ask(phase, times)
+        with self._waits.run() as tell:
+            works, sums_s = zip(*self.on_each(partial(_run, phase=phase, times=times)), strict=True)
+            work = float(works[0] if self._is_shared else sum(works))
+            if self._is_shared:
+                tell(work, waited_s(sums_s))
         each_s = (time.monotonic() - start_s) / times
         self._times.setdefault(phase, max(1, ceil(_RUN_S / each_s)))
-        return works[0] if self._is_shared else sum(works)
+        return work
+
+    @override
+    def figures(self, windows: Sequence[EnergyWindow]) -> Mapping[str, float]:
+        return self._waits.figures(windows)
 
     @override
     def close(self) -> None:
@@ -111,7 +136,7 @@ class Ranks(StandIn):
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
-        self._children, self._connections, self._times = [], [], {}
+        self._children, self._connections, self._times, self._phases = [], [], {}, ()
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
@@ -137,26 +162,32 @@ class Ranks(StandIn):
                 "Start your own processes (torchrun), and measure them with `joulelab run`."
             ) from error
 
-    def _ask(self, phase: str | None, times: int) -> list[float]:
-        """Have every rank do something, and return what each answers."""
+    def on_each(self, asked: Callable[[Workload[Any]], Answer]) -> list[Answer]:
+        """Call a function with the workload of every rank at the same time; return all answers.
+
+        Function and answers are pickled.
+
+        Raises:
+            MeasurementError: If a rank failed; says which, and why.
+        """
         for connection in self._connections:
-            connection.send((phase, times))
-        answers: dict[int, float] = {}
+            connection.send(asked)
+        answers: dict[int, Answer] = {}
         while len(answers) < len(self._connections):
             left = [each for rank, each in enumerate(self._connections) if rank not in answers]
             for rank in [self._connections.index(each) for each in wait(left)]:  # type: ignore[arg-type]
                 answers[rank] = self._answer(rank)
         return [answers[rank] for rank in range(len(answers))]
 
-    def _answer(self, rank: int) -> float:
+    def _answer(self, rank: int) -> Any:
         try:
-            answer = self._connections[rank].recv()
+            has_failed, answer = self._connections[rank].recv()
         except (EOFError, ConnectionResetError):
-            answer = "its process has ended"
-        if isinstance(answer, str):
+            has_failed, answer = True, "its process has ended"
+        if has_failed:
             self._end_all()
             raise MeasurementError(f"Rank {rank} on {self._uuids[rank]} failed: {answer}")
-        return float(answer)
+        return answer
 
     def _end_all(self) -> None:
         """End the processes of all ranks, which may wait for one that failed."""
@@ -179,19 +210,30 @@ def join(rank: int, num_ranks: int, meeting: str) -> None:
     )
 
 
+def _prepared(workload: Workload[Any]) -> tuple[str, ...]:
+    """Prepare the workload of a rank; return its phases, which may be known only then."""
+    workload.prepare()
+    return workload.phases
+
+
+def _run(workload: Workload[Any], phase: str, times: int) -> tuple[float, list[float]]:
+    """Run a phase; return the work, and the times of some of its sums, in seconds."""
+    work = sum(workload.run(phase) for _ in range(times))
+    sums = getattr(getattr(workload, "prepared_network", None), "sums", None)
+    return work, [] if sums is None else sums.read_s()
+
+
 def serve(workload: Workload[Any], connection: Connection) -> None:
-    """Do what is asked until the other end closes; answer with the work, or what went wrong."""
+    """Do what is asked until the other end closes; answer whether it failed, and what or why."""
     try:
         while True:
-            phase, times = connection.recv()
+            asked = connection.recv()
             try:
-                if phase is None:
-                    workload.prepare()
-                work = sum(workload.run(phase) for _ in range(times)) if phase else 0.0
+                answer = asked(workload)
             except Exception as error:  # whatever a program raises is the measuring process's
-                connection.send(f"{type(error).__name__}: {error}")
+                connection.send((True, f"{type(error).__name__}: {error}"))
                 return
-            connection.send(work)
+            connection.send((False, answer))
     except EOFError:
         workload.close()
 

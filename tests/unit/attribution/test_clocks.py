@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from joulelab.analysis.attributed.table import WHOLE
 from joulelab.analysis.table import plain_cells
-from joulelab.cli.attribute import WHOLE, clock_table
+from joulelab.cli.attribute import clock_table
 from joulelab.cli.main import main
 from joulelab.objectives import OBJECTIVES
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import distributed
 
 from joulelab.attribution.components import component_of
 from joulelab.attribution.torch_calls import IN_A_ROW, TensorLike, range_of, record, steps_of
@@ -42,6 +43,7 @@ def test_a_decode_is_its_middle_step(llama):
     ]
 
     assert steps.executions == LLAMA["new_tokens"]
+    assert steps.work == 1.0
     assert [like.shape[2] for like in cat.args[0]] == [16 + 4, 1]
 
 
@@ -108,6 +110,30 @@ def test_training_has_stages_and_the_modules_of_the_forward_pass():
     backward = {one.module for one in operators if one.stage == "backward" and one.name == "mm"}
     assert backward
     assert "optimiser" in {component_of(one) for one in operators}
+
+
+@pytest.fixture
+def group(tmp_path):
+    """A group of this process alone."""
+    meeting = f"file://{tmp_path}/meeting"
+    distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+def test_a_sum_over_ranks_is_communication_and_the_same_kernel_each_time(group):
+    values = torch.ones(4)
+
+    def step():
+        distributed.all_reduce(values)
+        distributed.all_reduce(values)
+
+    workload = workload_type(step).from_knobs({})
+    workload.prepare()
+    calls = record(steps_of(workload, "call"), with_data=False).values()
+
+    assert [component_of(call.operator) for call in calls] == ["communication"] * 2
+    assert len({call.kernel for call in calls}) == 1
 
 
 def test_what_runs_no_program_of_pytorch_cannot_be_followed():

@@ -3,15 +3,18 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from joulelab.core.energy import EnergyWindow
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.workloads.launch_loop import Gemm, GemmSettings
 from joulelab.workloads.llama import Llama, LlamaSettings
 from joulelab.workloads.ranks import Ranks
+from joulelab.workloads.sums import EVERY
 
 TINY = {"model": "tiny", "precision": "fp32", "batch": 2, "prompt_tokens": 8, "new_tokens": 4}
 """Two heads for keys and values, so that two ranks have one each."""
@@ -77,7 +80,20 @@ def test_shared_work_counts_once_and_a_rank_that_dies_is_named_and_takes_the_oth
     ranks = Ranks(Llama(LlamaSettings(**TINY, tensor_parallel=2)), UUIDS)
     try:
         ranks.prepare()
+        start_s = time.monotonic()
         assert ranks.run("prefill") == 16
+        for _ in range(EVERY):
+            ranks.run("prefill")
+        run = EnergyWindow(
+            start_s=start_s,
+            duration_s=time.monotonic() - start_s,
+            energy_j=1.0,
+            energy_u_j=0.1,
+            source="counter",
+        )
+        waits_s = ranks.figures([run])
+        assert waits_s.keys() == {"gpu0.waiting_per_unit_s", "gpu1.waiting_per_unit_s"}
+        assert sum(waits_s.values()) > 0  # no two processes come at the same instant
         first, second = map(psutil.Process, ranks.processes)
         second.kill()
 

@@ -10,12 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from joulelab.analysis.attributed import table
+from joulelab.analysis.attributed import records, table
+from joulelab.analysis.attributed.stacks import colours, context_figure, depth_figure
 from joulelab.analysis.page import render
-from joulelab.analysis.quantities import brief, si_scale
-from joulelab.analysis.style import CAPPED, GRID, INK, MUTED, in_style, note, themed_svg, tidy
-from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Attribution, PhaseAttribution
-from joulelab.attribution.components import COMPONENTS, component_of, layer_of
+from joulelab.analysis.quantities import brief
+from joulelab.analysis.style import GRID, INK, in_style, themed_svg
+from joulelab.attribution.attribution import Attribution, Phase
+from joulelab.attribution.components import component_of
 from joulelab.tracking.durable import write_whole
 
 
@@ -28,6 +29,7 @@ def page(found: Attribution) -> str:
         title=f"{found.program}: where the joules go",
         answers=[table.answer(found, phase) for phase in found.phases],
         method=table.method_words(found),
+        metering=[table.metering_words(*each) for each in found.metering.items()],
         notes=table.notes(found),
         has_supposed=any(share.is_supposed for one in found.phases for share in one.by_kernel),
         sections=[
@@ -44,10 +46,20 @@ def page(found: Attribution) -> str:
             }
             for number, phase in enumerate(found.phases)
         ],
+        contexts=_contexts(found),
         origin=f"{found.program} {knobs}; {found.device.name} ({found.device.uuid}), host "
         f"{made.hostname}; joulelab {made.joulelab_version}, commit {made.git_sha or 'unknown'}, "
         f"{made.started_at}",
     )
+
+
+def _contexts(found: Attribution) -> Mapping[str, object] | None:
+    if not found.contexts:
+        return None
+    return {
+        "figure": themed_svg(context_figure(found.contexts), "c-"),
+        "table": table.context_table(found.contexts),
+    }
 
 
 EXPERIMENT = "joulelab attribution"
@@ -59,8 +71,8 @@ def write_all(found: Attribution, folder: Path) -> tuple[Path, Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = tuple(folder / f"attribution.{kind}" for kind in ("html", "csv", "json"))
     write_whole(paths[0], page(found).encode())
-    table.frame(found).write(paths[1])
-    write_whole(paths[2], (json.dumps(table.content(found), indent=1) + "\n").encode())
+    records.frame(found).write(paths[1])
+    write_whole(paths[2], (json.dumps(records.content(found), indent=1) + "\n").encode())
     return paths[0], paths[1], paths[2]
 
 
@@ -99,29 +111,22 @@ def _metrics(found: Attribution) -> dict[str, float]:
         name, work = phase.phase, phase.profile.work
         metrics[f"{name}.energy_per_unit_j"] = phase.energy_j / work
         metrics[f"{name}.closure"] = phase.closure
+        for rank, board in enumerate(phase.boards):
+            metrics[f"{name}.gpu{rank}.energy_per_unit_j"] = board.energy_j / work
+            metrics[f"{name}.gpu{rank}.closure"] = board.closure
         for share in phase.by_component:
             part = share.name.replace(" ", "_")
             metrics[f"{name}.{part}.energy_per_unit_j"] = share.energy_j / work
+    for tokens, phase in found.contexts.items():
+        each_j = phase.energy_j / phase.profile.work
+        metrics[f"{phase.phase}.context_{tokens}.energy_per_unit_j"] = each_j
     return metrics
 
 
-# Okabe and Ito, and Tol's muted ones for more than they have.
-_COLOURS = (
-    *("#56b4e9", "#0072b2", "#009e73", "#f0e442", "#d55e00", "#cc79a7", "#e69f00"),
-    *("#332288", "#44aa99", "#999933", "#882255", "#aa4499", "#ddcc77", "#88ccee", "#cc6677"),
-)
 _SMALLEST = 0.004
 """Parts below this share of the whole are drawn without a name of their own."""
 _LETTERS = 150.0
 """Letters that a row as wide as the figure has room for."""
-
-
-def colours(components: Sequence[str]) -> Mapping[str, str]:
-    """Return a colour for each component, the same in all plots."""
-    named = {name: _COLOURS[place] for place, name in enumerate(COMPONENTS)}
-    others = [name for name in components if name not in named]
-    named |= {name: _COLOURS[place % len(_COLOURS)] for place, name in enumerate(others)}
-    return {**named, GAPS: CAPPED, UNEXPLAINED: GRID}
 
 
 class _Box(NamedTuple):
@@ -133,7 +138,7 @@ class _Box(NamedTuple):
 
 
 @in_style
-def icicle_figure(phase: PhaseAttribution) -> Figure:
+def icicle_figure(phase: Phase) -> Figure:
     """Draw the energy of a phase as widths: the whole, its components, their operators."""
     figure = Figure(figsize=(11.0, 3.0))
     figure.subplots_adjust(left=0.02, right=0.98, top=0.86, bottom=0.04)
@@ -158,7 +163,7 @@ def icicle_figure(phase: PhaseAttribution) -> Figure:
     return figure
 
 
-def _operators(phase: PhaseAttribution, component: _Box, whole_j: float) -> list[_Box]:
+def _operators(phase: Phase, component: _Box, whole_j: float) -> list[_Box]:
     """Return the operators of a component, most energy first, below it."""
     shares = phase.shares(
         lambda call: call.operator.name if component_of(call.operator) == component.name else ""
@@ -172,7 +177,7 @@ def _operators(phase: PhaseAttribution, component: _Box, whole_j: float) -> list
     return boxes
 
 
-def _draw(axes: Axes, row: int, boxes: Sequence[_Box], phase: PhaseAttribution) -> None:
+def _draw(axes: Axes, row: int, boxes: Sequence[_Box], phase: Phase) -> None:
     for box in boxes:
         axes.add_patch(
             Rectangle(
@@ -189,7 +194,7 @@ def _draw(axes: Axes, row: int, boxes: Sequence[_Box], phase: PhaseAttribution) 
             _name(axes, row, box, phase)
 
 
-def _name(axes: Axes, row: int, box: _Box, phase: PhaseAttribution) -> None:
+def _name(axes: Axes, row: int, box: _Box, phase: Phase) -> None:
     energy = brief(box.energy_j / phase.profile.work, f"J/{phase.unit}")
     share = f"{box.energy_j / phase.energy_j:.0%}"
     room = int(box.width * _LETTERS)
@@ -200,38 +205,3 @@ def _name(axes: Axes, row: int, box: _Box, phase: PhaseAttribution) -> None:
     axes.text(
         box.left + box.width / 2, row + 0.47, text, ha="center", va="center", fontsize=8, color=INK
     )
-
-
-@in_style
-def depth_figure(phase: PhaseAttribution) -> Figure:
-    """Draw the energy of every layer, one after the other, by component."""
-    order = list(dict.fromkeys(layer_of(call.operator) for call in phase.profile.calls))
-    shares = phase.shares(lambda call: f"{layer_of(call.operator)}\n{component_of(call.operator)}")
-    cells = {tuple(share.name.split("\n")): share.energy_j for share in shares}
-    components = list(dict.fromkeys(component for _, component in cells))
-    inks = colours(components)
-    scale, prefix = si_scale([value / phase.profile.work for value in cells.values()])
-    figure = Figure(figsize=(11.0, 3.4))
-    figure.subplots_adjust(left=0.06, right=0.8, top=0.82, bottom=0.2)
-    axes = figure.add_subplot()
-    base = [0.0] * len(order)
-    for component in components:
-        heights = [
-            scale * cells.get((layer, component), 0.0) / phase.profile.work for layer in order
-        ]
-        axes.bar(range(len(order)), heights, bottom=base, color=inks[component], label=component)
-        base = [low + height for low, height in zip(base, heights, strict=True)]
-    tidy(axes, f"Energy over the depth of {phase.phase}", f"{prefix}J/{phase.unit}", "layer")
-    axes.grid(visible=False, axis="x")
-    _name_layers(axes, order)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
-    return figure
-
-
-def _name_layers(axes: Axes, order: Sequence[str]) -> None:
-    every = max(1, len(order) // 24)
-    places = list(range(0, len(order), every))
-    names = [order[place].rpartition(".")[2] if order[place] else "-" for place in places]
-    axes.set_xticks(places, names)
-    if "" in order:
-        note(axes, f"- {table.OUTSIDE}", (0.0, 1.0), (90, 5), xycoords="axes fraction", color=MUTED)

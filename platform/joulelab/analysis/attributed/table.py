@@ -1,18 +1,19 @@
 """Attributions in words, as tables and as numbers."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from io import StringIO
 
 from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 
 from joulelab.analysis.quantities import brief, counted, decimals_for, si_scale
-from joulelab.analysis.table import Frame, numbers, plus_minus, quiet_table, words
-from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Attribution, PhaseAttribution, Share
+from joulelab.analysis.table import numbers, plus_minus, quiet_table, words
+from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Attribution, Phase, Share
 from joulelab.attribution.components import layer_of
+from joulelab.sampling.spells import MeteringCost
 
 OUTSIDE = "outside of layers"
+WHOLE = "all together"
 MAX_KERNELS = 25
 _NAMED = 3
 _METHODS = {
@@ -21,7 +22,7 @@ _METHODS = {
 }
 
 
-def answer(found: Attribution, phase: PhaseAttribution) -> str:
+def answer(found: Attribution, phase: Phase) -> str:
     """Say in one sentence where the energy of a phase goes."""
     parts = [share for share in phase.by_component if share.name != UNEXPLAINED]
     largest = sorted(parts, key=lambda share: -share.energy_j)[:_NAMED]
@@ -30,13 +31,15 @@ def answer(found: Attribution, phase: PhaseAttribution) -> str:
     return f"{phase.phase} takes {per_unit} on {found.device.name}: {named}."
 
 
-def closure_words(phase: PhaseAttribution) -> str:
+def closure_words(phase: Phase) -> str:
     """Say how the parts agree with the meter."""
     way = "more" if phase.closure > 0 else "less"
     text = (
         f"Before the meter was used, the parts summed to {abs(phase.closure):.1%} {way} than it "
         f"read, {abs(phase.deviation):.1f} standard deviations of what both are unsure of"
     )
+    if phase.boards:
+        text += f" ({', '.join(f'{board.closure:+.1%}' for board in phase.boards)} on each board)"
     if phase.is_reconciled:
         return f"{text}; the parts shown are reconciled with it."
     return (
@@ -52,6 +55,20 @@ def method_words(found: Attribution) -> str:
         f"By {found.method}: {_METHODS[found.method]}{replays}. Each part holds "
         f"{found.static_w:.0f} W of static power over its time on the device. It took "
         f"{found.seconds:.0f} s of the device."
+    )
+
+
+def metering_words(phase: str, cost: MeteringCost) -> str:
+    """Say what metering costs the pace of a phase, if it can be told."""
+    found = cost.slowdown
+    if not cost.is_known:
+        return (
+            f"What metering costs the pace of {phase} is not told: metered and bare spells differ "
+            f"by {found.low:+.1%} to {found.high:+.1%} (95%), as the host's pace does."
+        )
+    return (
+        f"Metering makes {phase} {found.value:+.2%} slower (95%: {found.low:+.2%} to "
+        f"{found.high:+.2%}), by {len(cost.pairs)} pairs of metered and bare spells of the run."
     )
 
 
@@ -74,8 +91,12 @@ def lines(
         if kernels:
             yield kernel_table(phase)
         yield closure_words(phase) + "\n"
+    if found.contexts:
+        yield "Over the length of the context, in tokens:"
+        yield context_table(found.contexts)
     yield from notes(found)
     yield method_words(found)
+    yield from (metering_words(phase, cost) for phase, cost in found.metering.items())
     if any(share.is_supposed for phase in found.phases for share in phase.by_kernel):
         yield "* mostly priced by its like, not measured."
 
@@ -88,36 +109,79 @@ def text(found: Attribution) -> str:
     return console.export_text()
 
 
-def share_table(phase: PhaseAttribution, shares: Sequence[Share], head: str) -> Table:
+def share_table(phase: Phase, shares: Sequence[Share], head: str) -> Table:
     """Return a table of parts of a phase, per unit of its work, all in one unit."""
-    whole_j = phase.energy_j / phase.profile.work
-    scale, prefix = si_scale([whole_j])
-    decimals = decimals_for(scale * whole_j, digits=4)
-    table = quiet_table(
-        *words(head),
-        *numbers(f"{prefix}J/{phase.unit}", "share", "time", "power", "calls", "estimate"),
-    )
+    columns, decimals, scale = _columns(phase)
+    table = quiet_table(*words(head), *columns)
     for share in shares:
         table.add_row(*_cells(phase, share, scale, decimals), style=_style(share))
     return table
 
 
-def component_table(phase: PhaseAttribution) -> Table:
-    """Return the components of a phase."""
-    return share_table(phase, phase.by_component, "component")
+def _columns(phase: Phase, boards: Sequence[str] = ()) -> tuple[list[Column], int, float]:
+    """Return the columns of numbers, the decimals of energies, and the scale of their unit."""
+    whole_j = phase.energy_j / phase.profile.work
+    scale, prefix = si_scale([whole_j])
+    energy = f"{prefix}J/{phase.unit}"
+    columns = numbers(energy, *boards, "share", "time", "power", "calls", "estimate")
+    return columns, decimals_for(scale * whole_j, digits=4), scale
 
 
-def layer_table(phase: PhaseAttribution) -> Table:
+def component_table(phase: Phase) -> Table:
+    """Return the components of a phase; of several boards each beside the whole."""
+    if not phase.boards:
+        return share_table(phase, phase.by_component, "component")
+    of_boards = [{share.name: share for share in board.by_component} for board in phase.boards]
+    columns, decimals, scale = _columns(phase, [f"GPU {rank}" for rank in range(len(of_boards))])
+    table = quiet_table(*words("component"), *columns)
+    for share in phase.by_component:
+        name, energy, *others = _cells(phase, share, scale, decimals)
+        own = [board.get(share.name) for board in of_boards]
+        apart = [_energy(phase, each, scale, decimals) if each else "" for each in own]
+        table.add_row(name, energy, *apart, *others, style=_style(share))
+    return table
+
+
+def context_table(contexts: Mapping[int, Phase]) -> Table:
+    """Return the energy of each component after contexts of several lengths, per unit of work."""
+    wholes_j = [phase.energy_j / phase.profile.work for phase in contexts.values()]
+    scale, prefix = si_scale(wholes_j)
+    decimals = decimals_for(scale * min(wholes_j), digits=4)
+    unit = next(iter(contexts.values())).unit
+    shares = [{share.name: share for share in each.by_component} for each in contexts.values()]
+    names = list(dict.fromkeys(name for one in shares for name in one))
+    last = [name for name in (GAPS, UNEXPLAINED) if name in names]
+    table = quiet_table(*words(f"{prefix}J/{unit}"), *numbers(*map(str, contexts)))
+    for name in (*(name for name in names if name not in last), *last):
+        pairs = zip(contexts.values(), (one.get(name) for one in shares), strict=True)
+        table.add_row(
+            name, *(_energy(phase, own, scale, decimals) if own else "" for phase, own in pairs)
+        )
+    table.add_row(
+        WHOLE,
+        *(_energy(phase, share_of_all(phase), scale, decimals) for phase in contexts.values()),
+    )
+    return table
+
+
+def share_of_all(phase: Phase) -> Share:
+    """Return a phase as one part."""
+    return Share(
+        name=WHOLE, energy_j=phase.energy_j, energy_u_j=phase.energy_u_j, time_s=phase.time_s
+    )
+
+
+def layer_table(phase: Phase) -> Table:
     """Return the layers of a phase in the order of the network."""
     return share_table(phase, in_order(phase), "layer")
 
 
-def kernel_table(phase: PhaseAttribution) -> Table:
+def kernel_table(phase: Phase) -> Table:
     """Return the kernels of a phase that take most."""
     return share_table(phase, phase.by_kernel[:MAX_KERNELS], "kernel")
 
 
-def in_order(phase: PhaseAttribution) -> list[Share]:
+def in_order(phase: Phase) -> list[Share]:
     """Return the layers of a phase in the order in which they first run; then the rest."""
     order = dict.fromkeys(layer_of(call.operator) for call in phase.profile.calls)
     shares = {share.name: share for share in phase.by_layer}
@@ -128,12 +192,12 @@ def in_order(phase: PhaseAttribution) -> list[Share]:
     ]
 
 
-def _cells(phase: PhaseAttribution, share: Share, scale: float, decimals: int) -> list[str]:
+def _cells(phase: Phase, share: Share, scale: float, decimals: int) -> list[str]:
     work, power_w, estimated_j = phase.profile.work, share.power_w, share.estimated_j
     each = scale / work
     return [
         (share.name or OUTSIDE) + (" *" if share.is_supposed else ""),
-        plus_minus(each * share.energy_j, each * share.energy_u_j, decimals),
+        _energy(phase, share, scale, decimals),
         f"{share.energy_j / phase.energy_j:.1%}",
         "" if share.time_s is None else brief(share.time_s / work, "s"),
         "" if power_w is None else f"{power_w:.0f} W",
@@ -142,74 +206,10 @@ def _cells(phase: PhaseAttribution, share: Share, scale: float, decimals: int) -
     ]
 
 
+def _energy(phase: Phase, share: Share, scale: float, decimals: int) -> str:
+    each = scale / phase.profile.work
+    return plus_minus(each * share.energy_j, each * share.energy_u_j, decimals)
+
+
 def _style(share: Share) -> str:
     return "dim" if share.name in (GAPS, UNEXPLAINED) else ""
-
-
-def frame(found: Attribution) -> Frame:
-    """Return all parts as numbers in SI units, per unit of work."""
-    return Frame.of([row for phase in found.phases for row in _rows(phase)])
-
-
-def _rows(phase: PhaseAttribution) -> Iterable[Mapping[str, object]]:
-    levels = {
-        "component": phase.by_component,
-        "stage": phase.by_stage,
-        "layer": in_order(phase),
-        "operator": phase.by_operator,
-        "kernel": phase.by_kernel,
-    }
-    for level, shares in levels.items():
-        for share in shares:
-            yield _row(phase, level, share)
-
-
-def _row(phase: PhaseAttribution, level: str, share: Share) -> Mapping[str, object]:
-    work = phase.profile.work
-    estimated_j = share.estimated_j
-    return {
-        "phase": phase.phase,
-        "level": level,
-        "name": share.name,
-        "unit": phase.unit,
-        "energy_per_unit_j": share.energy_j / work,
-        "energy_per_unit_u_j": share.energy_u_j / work,
-        "energy_share": share.energy_j / phase.energy_j,
-        "time_per_unit_s": None if share.time_s is None else share.time_s / work,
-        "power_w": share.power_w,
-        "num_calls": share.calls,
-        "estimated_per_unit_j": None if estimated_j is None else estimated_j / work,
-        "is_supposed": int(share.is_supposed),
-    }
-
-
-def content(found: Attribution) -> Mapping[str, object]:
-    """Return an attribution as JSON has it."""
-    table = frame(found)
-    return {
-        "program": found.program,
-        "knobs": dict(found.knobs),
-        "device": found.device.name,
-        "uuid": found.device.uuid,
-        "method": found.method,
-        "static_w": found.static_w,
-        "static_u_w": found.static_u_w,
-        "seconds": found.seconds,
-        "notes": notes(found),
-        "phases": [
-            {
-                "phase": phase.phase,
-                "answer": answer(found, phase),
-                "energy_per_unit_j": phase.energy_j / phase.profile.work,
-                "energy_per_unit_u_j": phase.energy_u_j / phase.profile.work,
-                "time_per_unit_s": phase.time_s / phase.profile.work,
-                "closure": phase.closure,
-                "deviation": phase.deviation,
-                "is_reconciled": phase.is_reconciled,
-            }
-            for phase in found.phases
-        ],
-        "driver_version": found.device.driver_version,
-        "provenance": asdict(found.provenance),
-        "parts": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
-    }

@@ -68,6 +68,7 @@ class KernelLoads:
         on_sms_s: Time in which units are busy, weighted with the share that has work.
         cache_b: Bytes that pass through the last cache.
         memory_b: Bytes that reach the device memory.
+        link_j: Energy on the link to other devices.
     """
 
     device_s: Array
@@ -75,6 +76,7 @@ class KernelLoads:
     flop: dict[Pipe, Array]
     cache_b: Array
     memory_b: Array
+    link_j: Array
 
 
 class Load:
@@ -111,7 +113,8 @@ class Load:
         self.cache_b = float(self._costs.moved_b[cache] @ self._counts)
         self.memory_b = float(self._costs.moved_b[memory] @ self._counts)
         links_b = self._costs.moved_b.get(LINK, np.zeros(table.num_rows))
-        self.link_j = self._processor.link_byte_j * float(links_b @ self._counts)
+        self._link_j = self._processor.link_byte_j * links_b
+        self.link_j = float(self._link_j @ self._counts)
 
     def at(self, clock_mhz: float, *, memory_slowdown: float = 1.0) -> LoadTimes:
         """Return the times at ``clock_mhz`` with a memory slowed by its own clock."""
@@ -140,6 +143,7 @@ class Load:
             flop={pipe: one[rows] for pipe, one in costs.flop.items()},
             cache_b=costs.moved_b[cache.name][rows],
             memory_b=costs.moved_b[memory.name][rows],
+            link_j=self._link_j[rows],
         )
 
     def _sides(self, clock_mhz: float, memory_slowdown: float) -> tuple[GroupCosts, Array, Array]:

@@ -160,10 +160,13 @@ class Machine:
             self._memory_b = resident_b
             self.engine.hold_context(resident_b > 0)
 
-    def model_of(self, phase: PhaseCost, data: Data) -> PhaseModel:
-        """Return what ``phase`` takes of this device with operands that hold ``data``."""
+    def model_of(self, phase: PhaseCost, data: Data, *, until_s: float = 0.0) -> PhaseModel:
+        """Return what ``phase`` takes of this device with operands that hold ``data``.
+
+        What takes less than ``until_s`` waits for others that share it.
+        """
         scale = self.board.voltage_scale
-        return PhaseModel(self.spec, phase, data=data, voltage_scale=scale)
+        return PhaseModel(self.spec, phase, data=data, voltage_scale=scale, until_s=until_s)
 
     def duration_s(self, model: PhaseModel) -> float:
         """Return the time of one execution of ``model`` at the present clocks."""

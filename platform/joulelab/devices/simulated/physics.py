@@ -41,6 +41,9 @@ class KernelPoints:
 class PhaseModel:
     """A phase on one board, at any clock; ``None`` is a device that nobody uses.
 
+    An execution that would take less than ``until_s`` waits busily in its sums for the other boards
+    that share it.
+
     Raises:
         ConfigError: If a kernel needs a pipe that the GPU lacks; names those it has.
     """
@@ -52,7 +55,9 @@ class PhaseModel:
         *,
         data: Data = "random",
         voltage_scale: float = 1.0,
+        until_s: float = 0.0,
     ) -> None:
+        self._until_s = until_s
         self._spec = spec
         self._phase = phase
         self._toggle = 1.0 if data == "random" else spec.power.zeros_factor
@@ -91,8 +96,14 @@ class PhaseModel:
         on_die_j = self._toggle * power.crossbar_j_per_b * kernels.cache_b
         core_j = self._squared_voltage(clock_mhz) * (busy_j + on_die_j)
         return KernelPoints(
-            device_s=kernels.device_s, dynamic_j=core_j + power.dram_j_per_b * kernels.memory_b
+            device_s=kernels.device_s,
+            dynamic_j=core_j + power.dram_j_per_b * kernels.memory_b + kernels.link_j,
         )
+
+    def spinning_w(self, clock_mhz: int) -> float:
+        """Return what the board draws above :meth:`waiting_w` while it waits in a sum."""
+        busy_w = clock_mhz / 1000 * self._spec.power.sm_w_per_ghz * BUSY_SM_SHARE * OVERHEAD_SHARE
+        return self._squared_voltage(clock_mhz) * busy_w
 
     def waiting_w(self, clock_mhz: int) -> float:
         """Return board power at a clock at which nothing runs, at the reference temperature."""
@@ -137,10 +148,12 @@ class PhaseModel:
         slowdown = self._spec.mem_clocks_mhz[0] / mem_clock_mhz
         load = self._load.at(clock_mhz, memory_slowdown=slowdown)
         device_s = load.kernels_s + load.overhead_s + load.waits_s
+        own_s = self._load.elapsed_s(device_s) + wait_s
+        spins_s = max(0.0, self._until_s - own_s)
         return _Times(
-            execution_s=self._load.elapsed_s(device_s) + wait_s,
-            device_s=device_s,
-            on_sms_s=load.filled_s + OVERHEAD_SHARE * load.overhead_s,
+            execution_s=own_s + spins_s,
+            device_s=device_s + spins_s,
+            on_sms_s=load.filled_s + OVERHEAD_SHARE * (load.overhead_s + spins_s),
             core_share=load.core_share,
             cache_b=self._load.cache_b,
             memory_b=self._load.memory_b,

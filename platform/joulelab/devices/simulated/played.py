@@ -1,22 +1,25 @@
 """Programs as simulated boards play them: what they cost, and no more."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from math import ceil
 from typing import Any
 
 from typing_extensions import override
 
-from joulelab.core.cost import PhaseCost, WorkloadCost
+from joulelab.core.cost import Data, PhaseCost, WorkloadCost
+from joulelab.core.energy import EnergyWindow
 from joulelab.devices.simulated.machine import Machine
-from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.workloads.base import Workload
 from joulelab.workloads.disk_cache import cached_cost
 from joulelab.workloads.ranks import StandIn, shares_layers
+from joulelab.workloads.sums import WaitLog
 
 RUN_S = 0.05
 """Shorter executions are batched until a run lasts about this long."""
-_Playing = Sequence[tuple[Machine, PhaseModel]]
+_LEAST_WAIT = 1e-6
+"""Of an execution: boards that are done so close to each other wait for nobody."""
 
 
 class PlayedWorkload(StandIn):
@@ -24,15 +27,16 @@ class PlayedWorkload(StandIn):
 
     A run is one execution of the phase, or as many as fill some 50 ms, so that a program of
     microseconds does not cost more to simulate than to run; the work returned counts them all.
-    Boards that share a program wait for the slowest busily, as the kernels of NCCL do; what they
-    send each other is in its cost.
+    Boards that share a program wait for the slowest in its sums, whose kernels keep a few units
+    busy; what they send each other is in its cost. Boards with a copy each stay busy.
     """
 
     def __init__(self, machines: Sequence[Machine], workload: Workload[Any]) -> None:
         super().__init__(workload)
         self._machines = machines
-        self._copies = 1 if shares_layers(workload, len(machines)) else len(machines)
-        self._phases: dict[str, tuple[PhaseCost, _Playing]] | None = None
+        self._is_shared = shares_layers(workload, len(machines))
+        self._phases: dict[str, _Phase] | None = None
+        self._waits = WaitLog(machines[0].clock.now_s)
 
     @override
     def prepare(self) -> None:
@@ -41,7 +45,7 @@ class PlayedWorkload(StandIn):
             for machine in self._machines:
                 machine.hold_memory(cost.resident_b)
             self._phases = {
-                phase.phase: (phase, self._models(cost, phase)) for phase in cost.phases
+                phase.phase: _Phase(self._machines, phase, cost.data) for phase in cost.phases
             }
         except (ConfigError, DeviceError):
             self._free()
@@ -53,16 +57,20 @@ class PlayedWorkload(StandIn):
             raise ConfigError(f"{type(self._workload).__name__} must be prepared before it runs.")
         if phase not in self._phases:
             raise ConfigError(f"phase must be one of {self.phases}, got {phase!r}.")
-        cost, playing = self._phases[phase]
-        slowest, model = max(playing, key=lambda each: each[0].duration_s(each[1]))
-        others = [each for each in playing if each[0] is not slowest]
-        executions = max(1, ceil(RUN_S / slowest.duration_s(model) - 1e-9))
-        for machine, same in others:
-            machine.begin(same)
-        slowest.execute(model, executions)
-        for machine, _ in others:
-            machine.let_end()
-        return executions * cost.work * self._copies
+        playing, copies = self._phases[phase], 1 if self._is_shared else len(self._machines)
+        own_s = playing.durations_s()
+        longest_s = max(own_s)
+        executions = max(1, ceil(RUN_S / longest_s - 1e-9))
+        work = executions * playing.work * copies
+        with self._waits.run() as tell:
+            playing.execute(executions, own_s, waits=self._is_shared)
+            if self._is_shared:
+                tell(work, [executions * (longest_s - each_s) for each_s in own_s])
+        return work
+
+    @override
+    def figures(self, windows: Sequence[EnergyWindow]) -> Mapping[str, float]:
+        return self._waits.figures(windows)
 
     @override
     def close(self) -> None:
@@ -74,9 +82,36 @@ class PlayedWorkload(StandIn):
     def cost(self) -> WorkloadCost:
         return cached_cost(self._workload)
 
-    def _models(self, cost: WorkloadCost, phase: PhaseCost) -> _Playing:
-        return [(machine, machine.model_of(phase, cost.data)) for machine in self._machines]
-
     def _free(self) -> None:
         for machine in self._machines:
             machine.hold_memory(0)
+
+
+class _Phase:
+    """A phase on all boards."""
+
+    def __init__(self, machines: Sequence[Machine], cost: PhaseCost, data: Data) -> None:
+        self._machines = machines
+        self._models = [machine.model_of(cost, data) for machine in machines]
+        self.work = cost.work
+        # One object for each time, so that boards go on with what they do from run to run.
+        self._until = cache(
+            lambda board, until_s: machines[board].model_of(cost, data, until_s=until_s)
+        )
+
+    def durations_s(self) -> list[float]:
+        """Return what an execution takes each board alone, at its present clocks."""
+        pairs = zip(self._machines, self._models, strict=True)
+        return [machine.duration_s(model) for machine, model in pairs]
+
+    def execute(self, executions: int, own_s: Sequence[float], *, waits: bool) -> None:
+        """Execute it on all boards at the pace of the slowest, given what each alone takes."""
+        slowest = max(range(len(own_s)), key=own_s.__getitem__)
+        others = [board for board in range(len(own_s)) if board != slowest]
+        for board in others:
+            has_to_wait = waits and own_s[board] < (1 - _LEAST_WAIT) * own_s[slowest]
+            model = self._until(board, own_s[slowest]) if has_to_wait else self._models[board]
+            self._machines[board].begin(model)
+        self._machines[slowest].execute(self._models[slowest], executions)
+        for board in others:
+            self._machines[board].let_end()

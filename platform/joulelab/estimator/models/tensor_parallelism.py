@@ -108,6 +108,24 @@ def _pattern(path: str, *, below: bool = False) -> re.Pattern[str]:
 
 def _cut(program: Program, plan: _Plan, num_devices: int, cut_weight_b: float) -> Program:
     """Return one device's part; activations that are alive are kept whole, which is the most."""
+    styles = plan.styles(program.operators)
+    pairs = list(zip(program.operators, styles, strict=True))
+    shared = tuple(_share(operator, style, num_devices) for operator, style in pairs)
+    summed = with_sums(
+        replace(program, operators=shared),
+        [_is_summed(operator, style) for operator, style in pairs],
+    )
+    kept = 1 - 1 / num_devices
+    return replace(
+        summed,
+        parameter_b=program.parameter_b - kept * cut_weight_b,
+        input_b=program.input_b - kept * program.kv_b,
+        kv_b=program.kv_b - kept * program.kv_b,
+    )
+
+
+def with_sums(program: Program, is_summed: Sequence[bool]) -> Program:
+    """Return one device's program with a sum over all devices after some of its operators."""
     operators: list[Operator] = []
     live_b: list[float] = []
     sums: dict[int, int] = {}
@@ -115,24 +133,16 @@ def _cut(program: Program, plan: _Plan, num_devices: int, cut_weight_b: float) -
         each for operator in program.operators for each in (*operator.inputs, *operator.outputs)
     )
     fresh = count(1 + max(values, default=0))
-    styles = plan.styles(program.operators)
-    for operator, style, alive_b in zip(program.operators, styles, program.live_b, strict=True):
+    rows = zip(program.operators, is_summed, program.live_b, strict=True)
+    for operator, has_sum, alive_b in rows:
         inputs = tuple(sums.get(value, value) for value in operator.inputs)
-        operators.append(_share(replace(operator, inputs=inputs), style, num_devices))
+        operators.append(replace(operator, inputs=inputs))
         live_b.append(alive_b)
-        if _is_summed(operator, style):
+        if has_sum:
             operators.append(_all_reduce(operators[-1], next(fresh)))
             live_b.append(alive_b)
             sums[operator.outputs[0]] = operators[-1].outputs[0]
-    kept = 1 - 1 / num_devices
-    return replace(
-        program,
-        operators=tuple(operators),
-        live_b=tuple(live_b),
-        parameter_b=program.parameter_b - kept * cut_weight_b,
-        input_b=program.input_b - kept * program.kv_b,
-        kv_b=program.kv_b - kept * program.kv_b,
-    )
+    return replace(program, operators=tuple(operators), live_b=tuple(live_b))
 
 
 def _cut_weight_b(operators: Sequence[Operator], plan: _Plan) -> float:

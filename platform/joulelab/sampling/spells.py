@@ -1,0 +1,62 @@
+"""What metering costs the pace of a program: metered and bare spells of one run, in turn."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from math import exp, log
+from statistics import fmean
+
+from joulelab.core.additive import Interval
+from joulelab.core.clock import Clock
+from joulelab.core.statistics import mean_u, student_t
+
+NUM_PAIRS, SPELL_S = 6, 0.2
+_KNOWN = 0.02
+"""Half of the widest interval that tells something: metering is to cost no more than that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeteringCost:
+    """Seconds per unit of work in pairs of neighbouring spells, metered and bare."""
+
+    pairs: tuple[tuple[float, float], ...]
+
+    @property
+    def slowdown(self) -> Interval:
+        """Time that metering adds, relative, with its 95 % interval."""
+        logs = [log(metered_s / bare_s) for metered_s, bare_s in self.pairs]
+        mean, half = fmean(logs), student_t(0.95, len(logs)) * mean_u(logs)
+        return Interval(value=exp(mean) - 1, low=exp(mean - half) - 1, high=exp(mean + half) - 1)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether spells are alike enough to tell it."""
+        return self.slowdown.half_width <= _KNOWN
+
+
+def metering_cost(
+    clock: Clock, run: Callable[[], float], metered: Callable[[], AbstractContextManager[object]]
+) -> MeteringCost:
+    """Run metered and bare spells one after the other, the other first in every second pair.
+
+    Args:
+        clock: The clock of the program.
+        run: Does some work and returns how much.
+        metered: What is entered around a spell that is metered.
+    """
+    run()  # the GPU may have rested
+    pairs = []
+    for number in range(NUM_PAIRS):
+        found = {}
+        for is_metered in (number % 2 == 0, number % 2 == 1):  # a drift cancels
+            with metered() if is_metered else nullcontext():
+                found[is_metered] = _unit_s(clock, run)
+        pairs.append((found[True], found[False]))
+    return MeteringCost(pairs=tuple(pairs))
+
+
+def _unit_s(clock: Clock, run: Callable[[], float]) -> float:
+    start_s, work = clock.now_s(), 0.0
+    while clock.now_s() - start_s < SPELL_S:
+        work += run()
+    return (clock.now_s() - start_s) / work

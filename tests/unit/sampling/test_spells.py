@@ -1,0 +1,54 @@
+"""What metering costs a program whose times are known."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from joulelab.analysis.attributed.table import metering_words
+from joulelab.core.clock import VirtualClock
+from joulelab.sampling.spells import NUM_PAIRS, MeteringCost, metering_cost
+
+
+class Loop:
+    """A program that drifts, and is slower while it is metered."""
+
+    def __init__(self, slowdown, drift):
+        self.clock = VirtualClock()
+        self._slowdown, self._drift, self._factor = slowdown, drift, 1.0
+
+    @contextmanager
+    def metered(self):
+        self._factor = 1 + self._slowdown
+        yield
+        self._factor = 1.0
+
+    def run(self):
+        self.clock.sleep_s(0.01 * self._factor * (1 + self._drift * self.clock.now_s()))
+        return 2.0
+
+
+@pytest.mark.parametrize("slowdown", [0.0, 0.01, 0.05])
+def test_a_slowdown_is_found_within_its_interval_though_the_pace_drifts(slowdown):
+    loop = Loop(slowdown, drift=0.001)
+
+    cost = metering_cost(loop.clock, loop.run, loop.metered)
+
+    assert len(cost.pairs) == NUM_PAIRS
+    assert cost.slowdown.value == pytest.approx(slowdown, abs=5e-4)
+    assert not cost.slowdown.excludes(slowdown)
+    assert cost.is_known
+
+
+def test_a_scatter_that_hides_it_is_said_and_no_number():
+    cost = MeteringCost(pairs=((1.0, 1.1), (1.2, 1.0), (1.0, 1.0), (1.1, 1.3)))
+
+    assert not cost.is_known
+    assert "is not told" in metering_words("decode", cost)
+
+
+def test_what_metering_costs_is_known_with_its_interval():
+    cost = MeteringCost(pairs=((1.010, 1.0), (1.011, 1.0), (1.009, 1.0)))
+
+    assert metering_words("decode", cost).startswith(
+        "Metering makes decode +1.00% slower (95%: +0."
+    )
