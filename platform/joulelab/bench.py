@@ -36,13 +36,15 @@ from joulelab.sampling.boards import BoardInstruments, Boards, group_identity
 from joulelab.sampling.cuda_device import computing_on
 from joulelab.sampling.following import Following, is_final
 from joulelab.sampling.host import WorkloadFailedError, WorkloadHost, WorkloadRefusedError
-from joulelab.sampling.readiness import warm_up
+from joulelab.sampling.readiness import WarmUp, warm_up
 from joulelab.sampling.window_loop import Interval, WindowLoop
 from joulelab.workloads.base import Workload
 
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.05
+_FEWEST_TICKS = 2
+"""A window of fewer ticks of the energy counter rests on what was interpolated alone."""
 
 
 class Bench:
@@ -118,20 +120,24 @@ class Bench:
             DeviceNotFoundError: If PyTorch sees GPUs, and this is none of them.
             DeviceUnsupportedError: If the device has no such knob.
         """
-        usual = self._procedure
+        usual, asked = self._procedure, trial.configuration
+        found: dict[str, Record] = {}
+        final: set[str] = set()
         try:
             with self._computing():
-                for how in self._following.procedures(trial.configuration, procedure or usual):
-                    self._procedure = how
-                    records = self._measure(trial)
-                    self._following.ended(trial.configuration, records)
-                    if all(map(is_final, records)):
-                        break
-                return records
+                phases = self._host.make(asked).phases
+                for how, tried in self._following.procedures(asked, phases, procedure or usual):
+                    if left := [each for each in tried if each not in final]:
+                        self._procedure = how
+                        records = self._measure(trial, left)
+                        self._following.ended(asked, records)
+                        found |= zip(left, records, strict=True)
+                        final |= {each.measurement.phase for each in records if is_final(each)}
+                return tuple(found[phase] for phase in phases)
         finally:
             self._procedure = usual
 
-    def _measure(self, trial: Trial) -> tuple[Record, ...]:
+    def _measure(self, trial: Trial, phases: Sequence[str]) -> tuple[Record, ...]:
         workload = self._host.make(trial.configuration)
         session = Session(
             trial=trial,
@@ -150,13 +156,13 @@ class Bench:
             session.pace = self._procedure.pace or session.pace
             with applied(self._control, self._in_force(trial.configuration.point)) as receipt:
                 session.receipt = receipt
-                self._measure_phases(session, workload.phases, records)
+                self._measure_phases(session, phases, records)
         except _FINDINGS as error:
             finding = Finding(reason=_reason_of(error), detail=str(error))
             logger.warning("%s: %s: %s", trial.name, finding.reason, finding.detail)
             records += [
                 record_of(session, phase, Verdict(findings=(finding,)))
-                for phase in workload.phases[len(records) :]
+                for phase in phases[len(records) :]
             ]
         return tuple(records)
 
@@ -212,9 +218,9 @@ class Bench:
         )
         self._report(f"{phase}: warming up")
         warmup = warm_up(loop, instruments.lead, self._clock, self._procedure)
-        self._following.warmed_up(warmup)
+        self._following.warmed_up(phase, warmup)
         instruments.count_activity()
-        intervals = self._take_windows(phase, loop, instruments)
+        intervals = self._take_windows(phase, loop, instruments, warmup)
         self._host.pids()
         verdict = instruments.judge(
             intervals, own_pids=self._host.own_pids, pids_on=self._host.pids_on, warmup=warmup
@@ -222,15 +228,18 @@ class Bench:
         return verdict.without_memory(self._host.kept_b)
 
     def _take_windows(
-        self, phase: str, loop: WindowLoop, instruments: BoardInstruments
+        self, phase: str, loop: WindowLoop, instruments: BoardInstruments, warmup: WarmUp
     ) -> list[Interval]:
         procedure = self._procedure
+        window_s = max(procedure.window_s, _FEWEST_TICKS * instruments.lead.tick_s)
         start_s = self._clock.now_s()
+        follows = procedure.pace == "quick"  # no second settling: ticks were timed at its end
+        watched_s = start_s - warmup.duration_s if follows else None
         intervals: list[Interval] = []
         num_windows = procedure.min_windows
         while num_windows > 0:
-            self._report(f"{phase}: {num_windows} windows of {procedure.window_s:g} s")
-            intervals += loop.windows(num_windows, procedure.window_s)
+            self._report(f"{phase}: {num_windows} windows of {window_s:g} s")
+            intervals += loop.windows(num_windows, window_s, watched_s=watched_s)
             self._control.require_held()
             windows, findings = instruments.windows(intervals)
             if findings:
