@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.05
 _FEWEST_TICKS = 2
-"""A window of fewer ticks of the energy counter rests on what was interpolated alone."""
+"""A quick window of fewer ticks of the energy counter would rest on what is interpolated alone."""
 
 
 class Bench:
@@ -230,11 +230,12 @@ class Bench:
     def _take_windows(
         self, phase: str, loop: WindowLoop, instruments: BoardInstruments, warmup: WarmUp
     ) -> list[Interval]:
-        procedure = self._procedure
-        window_s = max(procedure.window_s, _FEWEST_TICKS * instruments.lead.tick_s)
-        start_s = self._clock.now_s()
-        follows = procedure.pace == "quick"  # no second settling: ticks were timed at its end
-        watched_s = start_s - warmup.duration_s if follows else None
+        procedure, start_s = self._procedure, self._clock.now_s()
+        window_s = procedure.window_s
+        watched_s: float | None = None
+        if procedure.pace == "quick":  # ticks were timed at the end of the warm-up
+            window_s = max(window_s, _FEWEST_TICKS * instruments.lead.tick_s)
+            watched_s = start_s - warmup.duration_s
         intervals: list[Interval] = []
         num_windows = procedure.min_windows
         while num_windows > 0:

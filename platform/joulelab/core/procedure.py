@@ -46,7 +46,8 @@ class Procedure:
         min_windows: Windows that are always taken; they must fit into a day.
         limit_s: Windows are added until ``relative_ci`` is reached or this much time is used.
         relative_ci: Half-width of the 95 % confidence interval of energy per unit, relative,
-            at which no more windows are added (0 to 1); 0 takes all of ``limit_s``.
+            at which no more windows are added (0 to 1); 0 takes all of ``limit_s``. Searches of
+            which no length here was changed take 0.02 for the usual 0.01.
         sample_period_s: Period of polled readings (0.01 to 1); ``None`` takes the driver's
             own buffered power samples and looks at clocks and temperatures every 200 ms.
         sampler_budget: Share of one core that the sampler may take before it slows itself (0 to 1).
@@ -107,15 +108,10 @@ class Procedure:
         is_usual = all(getattr(self, name) == getattr(usual, name) for name in _LENGTHS)
         if not is_usual:
             return self
-        is_usual = self.relative_ci == usual.relative_ci
-        relative_ci = SEARCH_RELATIVE_CI if is_usual else self.relative_ci
-        return replace(
-            self,
-            pace="quick",
-            idle_s=0.0,
-            quick_window_s=SEARCH_WINDOW_S,
-            relative_ci=relative_ci,
-        )
+        found = replace(self, pace="quick", idle_s=0.0, quick_window_s=SEARCH_WINDOW_S)
+        if self.relative_ci != usual.relative_ci:
+            return found
+        return replace(found, relative_ci=SEARCH_RELATIVE_CI)
 
     def following(self, rested_s: float = 0.0) -> "Procedure":
         """Return how a point is measured after the same program ran at another one.
