@@ -16,16 +16,16 @@ AGAIN_S = 15.0
 class Live:
     """Looks at a governor now and then, on its device's clock, and says what is new.
 
-    It only reads what the governor keeps, so that no look at the GPU comes later by it. ``say`` is
+    It only reads what the governor keeps, so that no look at the GPU comes later. ``report`` is
     given one line at a time.
     """
 
-    def __init__(self, governor: Governor, say: Callable[[str], object]) -> None:
+    def __init__(self, governor: Governor, report: Callable[[str], object]) -> None:
         self._governor = governor
-        self._say = say
+        self._report = report
         self._clock = governor.device.clock
         self._since_s = self._clock.now_s()
-        self._told: dict[int, tuple[float, OperatingPoint]] = {}
+        self._reported: dict[int, tuple[float, OperatingPoint]] = {}
         self._states = ("", False, False)
         self._num_notes = 0
 
@@ -42,16 +42,16 @@ class Live:
         now_s = self._clock.now_s()
         for line in (*self._news(now_s), *self._changes()):
             with suppress(OSError):  # whoever read may have gone, and governing goes on
-                self._say(f"{now_s - self._since_s:6.0f} s  {line}")
+                self._report(f"{now_s - self._since_s:6.0f} s  {line}")
 
     def _news(self, now_s: float) -> Iterator[str]:
         """Yield phases that are new, and what is set for others now."""
         governor = self._governor
         for phase in sorted(governor.recogniser.phases, key=lambda each: each.number):
             point = governor.chooser.chosen.get(phase.number, OperatingPoint())
-            told_s, before = self._told.get(phase.number, (-AGAIN_S, None))
-            if point != before and now_s - told_s >= AGAIN_S:
-                self._told[phase.number] = now_s, point
+            reported_s, before = self._reported.get(phase.number, (-AGAIN_S, None))
+            if point != before and now_s - reported_s >= AGAIN_S:
+                self._reported[phase.number] = now_s, point
                 yield f"{phase.name}{_usual(phase)}: {point.label}"
 
     def _changes(self) -> Iterator[str]:
