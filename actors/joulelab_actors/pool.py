@@ -205,7 +205,7 @@ class Pool(WorkerPool):
         records = stored_records(self._store, writer, trial)
         if not records:
             return None
-        return Report(records=records, writer=writer, measuring_s=0.0, between_s=None)
+        return Report(records=records, writer=writer, between_s=None)
 
     def _rest(self, member: Member, out: str | None) -> Iterator[PoolEvent]:
         """Put a member out of service if there is a reason."""

@@ -6,7 +6,7 @@ until they are precise enough, and judge them by the validity contract.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ from joulelab.sampling.boards import BoardInstruments, Boards, group_identity
 from joulelab.sampling.cuda_device import computing_on
 from joulelab.sampling.following import Following, is_final
 from joulelab.sampling.host import WorkloadFailedError, WorkloadHost, WorkloadRefusedError
-from joulelab.sampling.readiness import warm_up
+from joulelab.sampling.readiness import WarmUp, warm_up
 from joulelab.sampling.spells import MeteringCost, metering_cost
 from joulelab.sampling.window_loop import Interval, WindowLoop
 from joulelab.workloads.base import Workload
@@ -44,6 +44,8 @@ from joulelab.workloads.base import Workload
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.05
+_FEWEST_TICKS = 2
+"""A quick window of fewer ticks of the energy counter would rest on what is interpolated alone."""
 
 
 class Bench:
@@ -124,16 +126,23 @@ class Bench:
             DeviceNotFoundError: If PyTorch sees GPUs, and this is none of them.
             DeviceUnsupportedError: If the device has no such knob.
         """
-        usual = self._procedure
+        usual, asked = self._procedure, trial.configuration
+        found: dict[str, Record] = {}
+        final: set[str] = set()
         try:
             with self._computing():
-                for how in self._following.procedures(trial.configuration, procedure or usual):
+                phases = self._host.make(asked).phases
+                for how, tried in self._following.procedures(asked, phases, procedure or usual):
+                    done = final | (set(phases) - set(tried))
+                    if set(phases) <= done and phases:
+                        continue
                     self._procedure = how
-                    records = self._measure(trial)
-                    self._following.ended(trial.configuration, records)
-                    if all(map(is_final, records)):
-                        break
-                return records
+                    records = self._measure(trial, done)
+                    self._following.ended(asked, records)
+                    found |= {each.measurement.phase: each for each in records}
+                    final |= {each.measurement.phase for each in records if is_final(each)}
+                in_order = (each for each in self._host.phases if each in found)
+                return tuple(found[phase] for phase in dict.fromkeys((*in_order, *found)))
         finally:
             self._procedure = usual
 
@@ -148,7 +157,8 @@ class Bench:
             metered = partial(self._boards.looked_at, self._procedure)
             return metering_cost(self._clock, partial(self._host.run, phase), metered)
 
-    def _measure(self, trial: Trial) -> tuple[Record, ...]:
+    def _measure(self, trial: Trial, done: Set[str]) -> tuple[Record, ...]:
+        """Measure the phases of a trial but ``done``; some are known once it is prepared."""
         workload = self._host.make(trial.configuration)
         session = Session(
             trial=trial,
@@ -159,11 +169,11 @@ class Bench:
             ),
         )
         records: list[Record] = []
-        phases = workload.phases
+        phases = [each for each in workload.phases if each not in done]
         try:
             self._report(f"Preparing {trial.configuration.workload}")
             self._host.prepare()
-            phases = self._host.phases
+            phases = [each for each in self._host.phases if each not in done]
             self._cool_down()
             self._procedure = self._following.prepared(self._procedure)
             session.pace = self._procedure.pace or session.pace
@@ -231,9 +241,9 @@ class Bench:
         )
         self._report(f"{phase}: warming up")
         warmup = warm_up(loop, instruments.lead, self._clock, self._procedure)
-        self._following.warmed_up(warmup)
+        self._following.warmed_up(phase, warmup)
         instruments.count_activity()
-        intervals = self._take_windows(phase, loop, instruments)
+        intervals = self._take_windows(phase, loop, instruments, warmup)
         self._host.pids()
         verdict = instruments.judge(
             intervals, own_pids=self._host.own_pids, pids_on=self._host.pids_on, warmup=warmup
@@ -241,15 +251,19 @@ class Bench:
         return verdict.without_memory(self._host.kept_b)
 
     def _take_windows(
-        self, phase: str, loop: WindowLoop, instruments: BoardInstruments
+        self, phase: str, loop: WindowLoop, instruments: BoardInstruments, warmup: WarmUp
     ) -> list[Interval]:
-        procedure = self._procedure
-        start_s = self._clock.now_s()
+        procedure, start_s = self._procedure, self._clock.now_s()
+        window_s = procedure.window_s
+        watched_s: float | None = None
+        if procedure.pace == "quick":  # ticks were timed at the end of the warm-up
+            window_s = max(window_s, _FEWEST_TICKS * instruments.lead.tick_s)
+            watched_s = start_s - warmup.duration_s
         intervals: list[Interval] = []
         num_windows = procedure.min_windows
         while num_windows > 0:
-            self._report(f"{phase}: {num_windows} windows of {procedure.window_s:g} s")
-            intervals += loop.windows(num_windows, procedure.window_s)
+            self._report(f"{phase}: {num_windows} windows of {window_s:g} s")
+            intervals += loop.windows(num_windows, window_s, watched_s=watched_s)
             self._control.require_held()
             windows, findings = instruments.windows(intervals)
             if findings:

@@ -1,6 +1,7 @@
 """How a study was measured and compared, as a paragraph that a paper may quote."""
 
 from collections.abc import Mapping, Sequence
+from math import floor
 
 from joulelab.analysis.knob_study import KnobPhase
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
@@ -143,16 +144,18 @@ def _windows(source: str, settings: Mapping[str, KnobValue], each: str, how: str
 
 def _quickly(measurements: Sequence[Measurement]) -> str:
     """Say how many measurements began without a rest; nothing of none."""
-    num = sum(each.pace == "quick" for each in measurements)
-    if not num:
+    quick = [each for each in measurements if each.pace == "quick"]
+    if not quick:
         return ""
+    lengths_s = [window.duration_s for each in quick for window in each.windows]
+    least_s = floor(10 * min(lengths_s, default=0.0)) / 10
     how = Procedure().following()
     return (
-        f"{num} of {len(measurements)} were made otherwise: they followed another point of the "
-        "same program without an idle window, warmed up until unit times and power alone were "
+        f"{len(quick)} of {len(measurements)} were made otherwise: they followed another point of "
+        "the same program without an idle window, warmed up until unit times and power alone were "
         f"steady ({how.warmup_min_s:g} s and more, and as long as the board had rested, up to "
         f"{LONGEST_FOLLOWING_S:g} s), and took at least {how.min_windows} windows of at "
-        f"least {how.window_s:g} s."
+        f"least {least_s:g} s."
     )
 
 

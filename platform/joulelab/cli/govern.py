@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +25,7 @@ from joulelab.errors import ConfigError
 from joulelab.governor import STRATEGIES
 from joulelab.governor.comparison import Comparison, Estimate
 from joulelab.governor.governor import Governor
+from joulelab.governor.live import Live
 from joulelab.governor.loads import SimulatedLoad, stages_of
 from joulelab.governor.progress import ServerProgress
 from joulelab.governor.report import GovernorReport, PhaseReport
@@ -61,6 +62,7 @@ class Govern:
         progress_url: Where a server counts its work, as in http://localhost:8000/metrics: slowdown
             and saving are then those of its work, not inferred from counters of the GPU.
         progress_counter: Which of its counters.
+        quiet: Say nothing until the end; else phases and what is set for each are told meanwhile.
         observe_only: Call no setter, ever.
         guard_socket: Socket of the clock guard that clocks are borrowed from; by default the
             system's, or else one that is started for it.
@@ -78,6 +80,7 @@ class Govern:
     store: str | None = None
     progress_url: str | None = None
     progress_counter: str = "vllm:generation_tokens_total"
+    quiet: bool = False
     observe_only: bool = False
     guard_socket: Path | None = None
     json: str | None = None
@@ -150,7 +153,7 @@ class Govern:
         own = OwnProcesses(() if child.pid is None else (child.pid,))
         try:
             governor = governor_of(device, control, strategy, Tenants(device, own))
-            with self._progress(governor):
+            with self._progress(governor), self._live(governor):
                 outcome = govern_child(governor, child)
         finally:
             child.wait()  # whatever became of the governing
@@ -164,12 +167,19 @@ class Govern:
         duration_s = 600.0 if self.duration_s is None else self.duration_s
         if self.load is None:
             governor = governor_of(device, control, strategy, Tenants(device))
-            with self._progress(governor):
+            with self._progress(governor), self._live(governor):
                 return govern_time(governor, duration_s)
         load = SimulatedLoad(device, stages_of(self.load), seed=self.rules.seed)
         strategy.watch(load)
         governor = governor_of(device, control, strategy, Tenants(device, OwnProcesses()))
-        return govern_load(governor, load, duration_s)
+        with self._live(governor):
+            return govern_load(governor, load, duration_s)
+
+    def _live(self, governor: Governor) -> AbstractContextManager[object]:
+        """Say meanwhile what is recognised and decided, beside what the program prints."""
+        if self.quiet:
+            return nullcontext()
+        return Live(governor, lambda line: print(f"joulelab govern: {line}", file=sys.stderr))
 
     @contextmanager
     def _progress(self, governor: Governor) -> Generator[None]:

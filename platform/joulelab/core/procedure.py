@@ -13,12 +13,15 @@ Pace = Literal["reference", "quick"]
 
 _LENGTHS = (
     *("idle_s", "start_below_c", "settle_s", "warmup_min_s", "warmup_max_s"),
-    *("window_s", "min_windows", "limit_s", "pace"),
+    *("window_s", "min_windows", "limit_s", "pace", "quick_window_s"),
 )
 
 LONGEST_FOLLOWING_S = 1.5
 """Longest warm-up after a rest: what cools and warms more slowly than the die's seconds, the sink,
 was hardly cooled by the rest."""
+
+SEARCH_WINDOW_S, SEARCH_RELATIVE_CI = 0.2, 0.02
+"""A search repeats what may be the best, so that precision elsewhere would be wasted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +46,22 @@ class Procedure:
         min_windows: Windows that are always taken; they must fit into a day.
         limit_s: Windows are added until ``relative_ci`` is reached or this much time is used.
         relative_ci: Half-width of the 95 % confidence interval of energy per unit, relative,
-            at which no more windows are added (0 to 1); 0 takes all of ``limit_s``.
+            at which no more windows are added (0 to 1); 0 takes all of ``limit_s``. Searches of
+            which no length here was changed take 0.02 for the usual 0.01.
         sample_period_s: Period of polled readings (0.01 to 1); ``None`` takes the driver's
             own buffered power samples and looks at clocks and temperatures every 200 ms.
         sampler_budget: Share of one core that the sampler may take before it slows itself (0 to 1).
         pace: quick measures a point whose program has just run at another one, or with other
             settings, on the same board: no idle window, a warm-up that ends once time and power
-            are steady, three windows of 0.3 s and more only where ``relative_ci`` needs them. A
+            are steady, three windows and more only where ``relative_ci`` needs them. A
             board that had to rest for that, as while weights are loaded, is warmed for as long as
             it rested, up to 1.5 s. What this way is unsteady or invalid takes the whole procedure,
             and so does what an idle window is due before (``idle_s``): another program, or one
             whose board has rested for half a minute. ``None`` takes reference, and in searches of
             which no length here was changed quick, without idle windows.
+        quick_window_s: Shortest length of a window of a quick point, and two ticks of the energy
+            counter at least. Searches of which no length here was changed take 0.2: they repeat
+            what may be the best.
     """
 
     power_limit_w: float | None = None
@@ -71,6 +78,7 @@ class Procedure:
     sample_period_s: float | None = None
     sampler_budget: float = 0.02
     pace: Pace | None = None
+    quick_window_s: float = 0.3
 
     def __post_init__(self) -> None:
         for name in ("idle_s", "settle_s", "warmup_min_s", "warmup_max_s"):
@@ -82,6 +90,7 @@ class Procedure:
         check_range("start_below_c", self.start_below_c, 0, 200)
         check_range("sample_period_s", self.sample_period_s, 0.01, 1)
         check_positive("window_s", self.window_s, HOUR_S)
+        check_positive("quick_window_s", self.quick_window_s, HOUR_S)
         check_range("min_windows", self.min_windows, 1, MOST_WINDOWS)
         if self.min_windows * self.window_s > DAY_S:
             raise ConfigError(
@@ -97,7 +106,12 @@ class Procedure:
         """
         usual = Procedure()
         is_usual = all(getattr(self, name) == getattr(usual, name) for name in _LENGTHS)
-        return replace(self, pace="quick", idle_s=0.0) if is_usual else self
+        if not is_usual:
+            return self
+        found = replace(self, pace="quick", idle_s=0.0, quick_window_s=SEARCH_WINDOW_S)
+        if self.relative_ci != usual.relative_ci:
+            return found
+        return replace(found, relative_ci=SEARCH_RELATIVE_CI)
 
     def following(self, rested_s: float = 0.0) -> "Procedure":
         """Return how a point is measured after the same program ran at another one.
@@ -112,7 +126,7 @@ class Procedure:
             settle_s=0.0,
             warmup_min_s=warmup_s,
             warmup_max_s=warmup_s + 1.2,
-            window_s=0.3,
+            window_s=self.quick_window_s,
             min_windows=3,
             limit_s=3.0,
         )

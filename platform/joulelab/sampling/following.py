@@ -21,20 +21,23 @@ class Following:
         self._clock = clock
         self._ran: str | None = None  # the workload, if it was measured
         self._ended_s = -inf
-        self._is_even = True
-        self._uneven: set[tuple[str, tuple[tuple[str, KnobValue], ...]]] = set()
+        self._is_even: dict[str, bool] = {}  # by phase
+        self._uneven: set[tuple[str, tuple[tuple[str, KnobValue], ...], str]] = set()
 
-    def procedures(self, asked: Configuration, procedure: Procedure) -> Iterator[Procedure]:
-        """Yield how to measure ``asked``, and then how to measure it again."""
-        is_even = (asked.workload, asked.knobs) not in self._uneven
+    def procedures(
+        self, asked: Configuration, phases: Sequence[str], procedure: Procedure
+    ) -> Iterator[tuple[Procedure, list[str]]]:
+        """Yield how to measure which phases of ``asked``, and then how what is not final then."""
+        key = asked.workload, asked.knobs
+        even = [phase for phase in phases if (*key, phase) not in self._uneven]
         follows = self._ran == asked.workload or not procedure.idle_s
-        if procedure.pace == "quick" and is_even and follows:
-            yield procedure
-        yield replace(procedure, pace="reference")
+        if procedure.pace == "quick" and even and follows:
+            yield procedure, even
+        yield replace(procedure, pace="reference"), list(phases)
 
     def prepared(self, procedure: Procedure) -> Procedure:
         """Return how to measure what is ready now, after whatever rest that took the board."""
-        self._is_even = True
+        self._is_even = {}
         rested_s = self._clock.now_s() - self._ended_s
         is_warm = rested_s <= FOLLOWS_WITHIN_S or not procedure.idle_s
         if procedure.pace == "quick" and is_warm:
@@ -45,20 +48,21 @@ class Following:
         """Return how to measure the next phase of a program that has just run."""
         return procedure.following() if procedure.pace == "quick" else procedure
 
-    def warmed_up(self, warmup: WarmUp) -> None:
+    def warmed_up(self, phase: str, warmup: WarmUp) -> None:
         """Note how the warm-up of a phase ended."""
-        self._is_even &= warmup.even
+        self._is_even[phase] = warmup.even
 
     def ended(self, asked: Configuration, records: Sequence[Record]) -> None:
-        """Note that ``asked`` has just run; what was not even is not tried quickly again.
+        """Note that ``asked`` has just run; phases that were not even are not tried quickly again.
 
         One whose temperature alone still moved was even all the same.
         """
         has_run = all(record.measurement.windows for record in records)
         self._ran = asked.workload if has_run else None
         self._ended_s = self._clock.now_s()
-        note = self._uneven.discard if self._is_even else self._uneven.add
-        note((asked.workload, asked.knobs))
+        for phase, is_even in self._is_even.items():
+            note = self._uneven.discard if is_even else self._uneven.add
+            note((asked.workload, asked.knobs, phase))
 
 
 def is_final(record: Record) -> bool:

@@ -77,10 +77,8 @@ class Instruments(Edges):
 
     @override
     def bracketed(self, since_s: float) -> bool:
-        """Whether samples, a whole look and a tick have passed an edge at ``since_s``."""
+        """Whether a whole look and a tick have passed an edge at ``since_s``."""
         if not self.sampler.has_looked_closely(since_s):
-            return False
-        if self._clock.now_s() - since_s < self._margin_s:
             return False
         return self.meter is None or self.meter.bracketed(since_s)
 

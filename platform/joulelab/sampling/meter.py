@@ -32,7 +32,7 @@ class Edges(Protocol):
 
     @property
     def margin_s(self) -> float:
-        """Time that passes at least before an edge is bracketed."""
+        """Time that must be watched before the first edge, and after the last one."""
         ...
 
     def expect_edge(self, at_s: float) -> None:
@@ -44,7 +44,7 @@ class Edges(Protocol):
         ...
 
     def bracketed(self, since_s: float) -> bool:
-        """Whether enough has been seen since ``since_s`` to time an edge at it."""
+        """Whether enough has been read since ``since_s`` to time an edge at it."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from joulelab.core.clock import Clock
 from joulelab.core.device import DeviceState
@@ -111,7 +112,7 @@ def warm_up(
     fewest = _FEWEST_UNITS if follows else 1  # of long units too, so many show whether they vary
     steady = even = False
     while not steady and (clock.now_s() < give_up_s or len(loop.units) < fewest):
-        loop.run_until(partial(_has_come, clock, check_s))
+        loop.run_until(partial(_has_come, clock, check_s), edge_s=check_s if follows else inf)
         log, now_s = instruments.sampler.log(), clock.now_s()
         even = _is_even(loop, log.trace, start_s, now_s, back_s)
         steady = even and (follows or _keeps_temperature(log, start_s, now_s))

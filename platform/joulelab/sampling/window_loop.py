@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 from joulelab.core.clock import Clock
 from joulelab.sampling.meter import Edges
@@ -47,18 +47,26 @@ class WindowLoop:
         self.units: list[Interval] = []
         """Every unit so far, in order, warm-up included."""
 
-    def run_until(self, done: Callable[[], bool]) -> None:
-        """Run units, at least one, until ``done`` says so at a boundary."""
-        self.unit()
-        while not done():
-            self.unit()
+    def run_until(self, done: Callable[[], bool], *, edge_s: float = inf) -> None:
+        """Run units, at least one, until ``done`` says so at a boundary.
 
-    def windows(self, num_windows: int, window_s: float) -> list[Interval]:
+        From ``edge_s`` on an edge may follow, so that ticks are timed before it.
+        """
+        while True:
+            self._edges.expect_edge(max(edge_s, self._clock.now_s()))
+            self.unit()
+            if done():
+                break
+
+    def windows(
+        self, num_windows: int, window_s: float, *, watched_s: float | None = None
+    ) -> list[Interval]:
         """Run adjoining windows, at least 1, with the load on before, between and after them.
 
-        Each ends with the first unit that reaches ``window_s``.
+        Each ends with the first unit that reaches ``window_s``. Since ``watched_s`` an edge has
+        been waited for; by default it is from now on.
         """
-        start_s = self._run_in()
+        start_s = self._run_in(watched_s)
         intervals = []
         for _ in range(num_windows):
             intervals.append(self._window(start_s, window_s))
@@ -76,11 +84,15 @@ class WindowLoop:
         self._check()
         return unit
 
-    def _run_in(self) -> float:
-        """Run on until an edge may come at any boundary, and let it be the next one."""
+    def _run_in(self, watched_s: float | None) -> float:
+        """Run on until an edge may come at any boundary, and let it be the next one.
+
+        Whoever judged the load just now left the device waiting meanwhile: the counter must tick
+        once more, so that the edge lies between two ticks of the load alone.
+        """
         begun_s = now_s = self._clock.now_s()
-        ready_s = begun_s + self._edges.margin_s
-        while not self._is_over(begun_s) or now_s == begun_s:
+        ready_s = (begun_s if watched_s is None else watched_s) + self._edges.margin_s
+        while not self._is_over(begun_s, ready_s) or now_s == begun_s:
             self._edges.expect_edge(self._expected_s(now_s, ready_s))
             now_s = self.unit().stop_s
         start_s = self._clock.now_s()
@@ -99,11 +111,13 @@ class WindowLoop:
 
     def _bracket(self, since_s: float) -> None:
         """Run on until the counter has shown an edge at ``since_s``, or never will."""
-        self.run_until(lambda: self._is_over(since_s))
+        self.run_until(lambda: self._is_over(since_s, since_s + self._edges.margin_s))
 
-    def _is_over(self, since_s: float) -> bool:
-        give_up_s = since_s + EDGE_PATIENCE_S
-        return self._edges.bracketed(since_s) or self._clock.now_s() >= give_up_s
+    def _is_over(self, since_s: float, ready_s: float) -> bool:
+        now_s = self._clock.now_s()
+        if now_s >= since_s + EDGE_PATIENCE_S:
+            return True
+        return self._edges.bracketed(since_s) and now_s >= ready_s
 
     def _expected_s(self, now_s: float, due_s: float) -> float:
         """When the first boundary at or after ``due_s`` may come at the earliest."""

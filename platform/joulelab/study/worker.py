@@ -61,7 +61,6 @@ class Report:
 
     records: tuple[Record, ...]
     writer: str
-    measuring_s: float
     between_s: float | None
 
 
@@ -116,20 +115,15 @@ class GpuWorker:
         """
         bench = self._open_bench()
         with self._teller.measuring(trial) as ended:
-            start_s = time.monotonic()
-            between_s = None if self._measured_s is None else start_s - self._measured_s
+            now_s = time.monotonic()
+            between_s = None if self._measured_s is None else now_s - self._measured_s
             records = bench.measure(trial)
             self._measured_s = time.monotonic()
             self._keep(records)
             ended([record.measurement for record in records])
         if any(f.reason == "device_lost" for r in records for f in r.measurement.findings):
             self._let_go()
-        return Report(
-            records=records,
-            writer=self.writer,
-            measuring_s=self._measured_s - start_s,
-            between_s=between_s,
-        )
+        return Report(records=records, writer=self.writer, between_s=between_s)
 
     def attribute(
         self, configuration: Configuration, method: "Asked", contexts: Sequence[int] = ()

@@ -29,6 +29,7 @@ def test_a_quick_sweep_says_how_many_points_followed_others(swept):
     page = (swept("quick").folder / "report.html").read_text()
 
     assert "9 of 10 were made otherwise: they followed another point" in page
+    assert "at least 3 windows of at least 0.3 s" in page
 
 
 def test_a_sweep_from_rest_does_not(swept):

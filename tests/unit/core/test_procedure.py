@@ -11,7 +11,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.errors import ConfigError
 
 WAITS = ("idle_s", "settle_s", "warmup_min_s", "warmup_max_s", "cool_max_s")
-OTHERS = ("window_s", "limit_s", "relative_ci", "sampler_budget", "start_below_c")
+OTHERS = ("window_s", "quick_window_s", "limit_s", "relative_ci", "sampler_budget", "start_below_c")
 
 
 @pytest.mark.parametrize("name", [*WAITS, *OTHERS, "sample_period_s"])

@@ -3,10 +3,18 @@ import pytest
 from fake_gpu import FakeGpu
 
 from joulelab.core.counter import EnergyCounter
+from joulelab.core.procedure import Procedure
 from joulelab.errors import DeviceLostError, MeasurementError
+from joulelab.sampling.instruments import Instruments
 from joulelab.sampling.meter import Meter
 from joulelab.sampling.tick_tracker import TickTracker
 from joulelab.sampling.window_loop import WindowLoop
+
+
+def run_for(gpu, unit_s):
+    gpu.set_level_w(gpu.load_w)
+    gpu.clock.sleep_s(unit_s)
+    return 1.0
 
 
 def metered(gpu, num_windows=1, window_s=2.0, unit_s=0.03, tracker=None):
@@ -14,12 +22,7 @@ def metered(gpu, num_windows=1, window_s=2.0, unit_s=0.03, tracker=None):
     meter = Meter(gpu, tracker=tracker)
     meter.start()
 
-    def run():
-        gpu.set_level_w(gpu.load_w)
-        gpu.clock.sleep_s(unit_s)
-        return 1.0
-
-    loop = WindowLoop(gpu.clock, run, meter, meter.raise_if_failed)
+    loop = WindowLoop(gpu.clock, lambda: run_for(gpu, unit_s), meter, meter.raise_if_failed)
     begun_s = gpu.clock.now_s()
     loop.run_until(lambda: gpu.clock.now_s() > begun_s + 2)
     intervals = loop.windows(num_windows, window_s)
@@ -107,6 +110,22 @@ def test_windows_adjoin_and_hold_whole_units():
         [1.2, 1.2, 1.2]
     )
     assert intervals[0].stop_s == intervals[1].start_s
+
+
+@pytest.mark.parametrize("phase_s", np.linspace(0.001, 0.099, 8))
+def test_windows_follow_a_warm_up_whose_edge_was_expected_within_a_tick(phase_s):
+    gpu = FakeGpu(phase_s=phase_s)
+    with Instruments(gpu, Procedure()) as instruments:
+        loop = WindowLoop(gpu.clock, lambda: run_for(gpu, 0.03), instruments, instruments.check)
+        begun_s = gpu.clock.now_s()
+        loop.run_until(lambda: gpu.clock.now_s() > begun_s + 0.5, edge_s=begun_s + 0.5)
+        steady_s = gpu.clock.now_s()
+        (interval,) = loop.windows(1, 0.2, watched_s=begun_s)
+        window = instruments.readings().window(interval)
+
+    assert 0 < interval.start_s - steady_s < 0.1 + 2 * 0.03
+    assert abs(window.energy_j - 300 * window.duration_s) < 2.5 * window.energy_u_j
+    assert window.energy_u_j < 0.02 * window.energy_j
 
 
 def test_a_counter_that_stands_still_does_not_stop_the_loop():

@@ -1,0 +1,104 @@
+"""Quick points against a closed form, and of programs of which one phase does not settle."""
+
+from itertools import groupby
+from math import sin
+
+import pytest
+from fake_gpu import FakeGpu, FakeLoad
+from typing_extensions import override
+
+from joulelab.bench import Bench
+from joulelab.core.configuration import Configuration
+from joulelab.core.point import OperatingPoint
+from joulelab.core.procedure import Procedure
+from joulelab.core.trial import Trial
+
+SEARCH = Procedure().in_search()
+
+
+class PhasedLoad(FakeLoad):
+    """Notes which phases ran; the time of a prefill swings by a third."""
+
+    @override
+    def run(self, phase: str) -> float:
+        gpu = self._gpu
+        gpu.ran.append(phase)
+        gpu.unit_s = 0.03 * (1 + 0.3 * sin(9 * gpu.clock.now_s())) if phase == "prefill" else 0.03
+        return super().run(phase)
+
+
+class PhasedGpu(FakeGpu):
+    """A GPU that hosts such loads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[str] = []
+
+    @override
+    def host(self, workload):
+        return PhasedLoad(self, workload)
+
+
+def trial_of(workload, sm_clock_mhz=None):
+    point = OperatingPoint(sm_clock_mhz=sm_clock_mhz)
+    configuration = Configuration.of(workload, {}, point)
+    return Trial(study="study", name="trial", configuration=configuration)
+
+
+def phased(gpu, *clocks_mhz):
+    """Measure a program of two phases at clocks; return paces by phase, and the phases as run."""
+    found = []
+    with Bench(gpu, procedure=SEARCH) as bench:
+        for clock_mhz in clocks_mhz:
+            gpu.ran.clear()
+            records = [each.measurement for each in bench.measure(trial_of("llama", clock_mhz))]
+            ran = [phase for phase, _ in groupby(gpu.ran)]
+            found.append(({each.phase: each.pace for each in records}, ran))
+    return found
+
+
+def test_only_the_phase_that_did_not_settle_is_measured_again_from_rest():
+    """The whole program was, for a minute and more, though the other phase was good."""
+    ((paces, ran),) = phased(PhasedGpu(), 1410)
+
+    assert paces == {"prefill": "reference", "decode": "quick"}
+    assert list(paces) == ["prefill", "decode"]
+    assert ran == ["prefill", "decode", "prefill"]
+
+
+def test_a_phase_that_did_not_settle_is_not_tried_quickly_at_the_next_clock():
+    _, (paces, ran) = phased(PhasedGpu(), 1410, 705)
+
+    assert paces == {"prefill": "reference", "decode": "quick"}
+    assert ran == ["decode", "prefill"]
+
+
+@pytest.mark.parametrize(("tick_s", "window_s"), [(0.02, 0.2), (0.1, 0.2), (0.25, 0.5)])
+def test_windows_of_a_search_match_the_closed_form_and_hold_two_ticks(tick_s, window_s):
+    with Bench(FakeGpu(tick_s=tick_s), procedure=SEARCH) as bench:
+        bench.measure(trial_of("gemm"))
+        (record,) = bench.measure(trial_of("gemm", 1410))
+
+    found = record.measurement
+    assert found.valid
+    assert found.pace == "quick"
+    assert found.energy_per_unit_j == pytest.approx(9.0, rel=0.01)  # 300 W, 0.03 s a unit
+    assert abs(found.energy_per_unit_j - 9.0) < 2 * found.energy_per_unit_u_j
+    assert found.energy_per_unit_u_j < 0.01 * 9.0  # of which timing ticks to 5 ms is most
+    for window in found.windows:
+        assert window_s <= window.duration_s < window_s + 0.04
+
+
+def test_a_point_of_a_search_takes_less_than_one_and_a_half_seconds():
+    gpu = FakeGpu()
+    with Bench(gpu, procedure=SEARCH) as bench:
+        bench.measure(trial_of("gemm"))
+        start_s = gpu.clock.now_s()
+        bench.measure(trial_of("gemm", 1410))
+
+    assert gpu.clock.now_s() - start_s < 1.5
+
+
+def test_a_search_keeps_the_precision_that_was_asked_for():
+    assert Procedure(relative_ci=0.005).in_search().relative_ci == 0.005
+    assert Procedure(quick_window_s=0.5).in_search() == Procedure(quick_window_s=0.5)
