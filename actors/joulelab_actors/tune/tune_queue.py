@@ -103,8 +103,8 @@ class TuneQueue(SearchQueue):
         """Note what Tune goes on with by itself, by its ids, and what it knows the end of."""
         with self._lock:
             self._turnover.restore(begun)
-            told = {*begun.values(), *ended}
-            self._untold = deque(key for key in self._untold if key not in told)
+            known = {*begun.values(), *ended}
+            self._untold = deque(key for key in self._untold if key not in known)
 
     def suggest(self, trial_id: str) -> Key | None:
         """Return what Tune is to start next under this id; ``None`` if that is nothing now.
