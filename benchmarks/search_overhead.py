@@ -54,7 +54,7 @@ from joulelab_actors.tune.algorithms import algorithm
 _VIRTUAL_S = 30.0
 """Virtual time of a trial of the usual procedure, about."""
 _GPU = "a100_sxm"
-_GRID = {
+GRID = {
     "sm_clock_mhz": GPUS[_GPU].study_clocks_mhz,
     "n": (512, 1024, 2048, 4096, 6144, 8192),
     "precision": ("fp32", "tf32", "fp16", "bf16"),
@@ -133,7 +133,7 @@ def watch(settings: Settings, folder: Path, seen: Seen) -> None:
     """Run a search, one without a model at the driver's own clocks."""
     sizes = tuple(range(1024, 1024 + 64 * settings.num_trials, 64))
     is_modelled, socket = settings.algorithm in _MODELLED, folder / "guard.sock"
-    space = SearchSpace("gemm", _GRID if is_modelled else {"n": sizes})
+    space = SearchSpace("gemm", GRID if is_modelled else {"n": sizes})
     problem = Problem(space=space, objective=OBJECTIVES["edp"], gpu=GPUS[_GPU])
     start_s, busy_s = time.monotonic(), time.process_time()
     cluster = cluster_study(

@@ -15,19 +15,18 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import psutil
-import ray
 import tyro
+from cluster_nodes import nodes
 from cluster_study import cluster_study
 from figures import Figure, print_figures
 from paced_device import paced
-from ray.cluster_utils import Cluster
 from rich.console import Console
 from rich.table import Table
 from typing_extensions import override
@@ -47,7 +46,6 @@ from joulelab.study.events import DeviceReady, StudyEvent, TrialMeasured
 from joulelab.study.run import run_asked, run_trials
 from joulelab.study.search_queue import Search
 from joulelab_actors.placement import Site, simulated_sites
-from joulelab_actors.session import NAMESPACE
 
 GPU = "a100_sxm"
 NUM_NODES = 8
@@ -259,32 +257,12 @@ def _sweep(sites: Sequence[Site], results: Path, watch: Watch, guard: Path) -> N
         run_trials(plan(), cluster)
 
 
-@contextmanager
-def nodes(pace: float) -> Iterator[None]:
-    """Hold a cluster of as many nodes as there are to be, and be connected to it."""
-    sizes = {"num_cpus": 2, "object_store_memory": 80 * 2**20}
-    cluster = Cluster(initialize_head=True, head_node_args=sizes)
-    try:
-        for _ in range(NUM_NODES - 1):
-            cluster.add_node(**sizes)
-        ray.init(
-            address=cluster.address,
-            namespace=NAMESPACE,
-            runtime_env=paced(pace),
-            log_to_driver=False,
-        )
-        yield
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-
-
 def rates(settings: Settings) -> list[Rate]:
     """Measure all rates; each is told as soon as it is there."""
     folder = Path(tempfile.mkdtemp(prefix="jl-", dir="/tmp"))
     found = []
     try:
-        with nodes(settings.trial_s / VIRTUAL_S):
+        with nodes(NUM_NODES, paced(settings.trial_s / VIRTUAL_S)):
             for num_gpus in settings.gpus:
                 kinds: tuple[Kind, ...] = ("sweep", "search") if settings.searches else ("sweep",)
                 for kind in kinds:

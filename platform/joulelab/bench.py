@@ -30,6 +30,7 @@ from joulelab.errors import (
     GuardError,
     JouleLabError,
     MeasurementError,
+    NotAllowedError,
 )
 from joulelab.provenance import collect_provenance
 from joulelab.sampling.boards import BoardInstruments, Boards, group_identity
@@ -110,8 +111,9 @@ class Bench:
 
         A phase that could not be measured, or whose numbers must not be believed, comes back
         as an invalid measurement with the reasons; nothing is raised for it. Invalid phases
-        have no windows if the device was lost, the lease ended, permission was refused, something
-        else was set that may not be undone, or the workload failed.
+        have no windows if the device was lost, the lease ended, permission was refused, the guard's
+        policy forbids the point, something else was set that may not be undone, or the workload
+        failed.
 
         Args:
             trial: What to measure.
@@ -278,6 +280,7 @@ _REASONS: tuple[tuple[type[JouleLabError], InvalidReason], ...] = (
     (DeviceLostError, "device_lost"),
     (DevicePermissionError, "permission_denied"),
     (GuardError, "lease_lost"),
+    (NotAllowedError, "not_allowed"),
     (ForeignSettingError, "foreign_setting"),
     (DeviceHotError, "not_cooled"),
     (WorkloadRefusedError, "unsupported"),

@@ -4,6 +4,7 @@
   + ConfigError               the request cannot be carried out as written (also ValueError)
     - UnknownNameError        a registry has no such entry
     - UserCodeError           a file of the user's failed; the message has its own lines
+    - NotAllowedError         the policy of the clock guard forbids an operating point
   + DeviceError               a device refused or failed
     - DeviceNotFoundError
     - DeviceLostError         the device fell off the bus or its driver went away
@@ -36,6 +37,10 @@ class UnknownNameError(ConfigError):
 
 class UserCodeError(ConfigError):
     """Code of the user's failed; the message has its lines below each other."""
+
+
+class NotAllowedError(ConfigError):
+    """The policy of the node's clock guard does not allow this user that operating point."""
 
 
 class DeviceError(JouleLabError):

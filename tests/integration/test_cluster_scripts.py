@@ -404,6 +404,25 @@ def test_a_job_that_is_told_to_end_has_succeeded_if_its_study_concluded(
     assert not (place / "run" / "requeued").exists()
 
 
+@pytest.mark.parametrize(("code", "of_job"), [(0, 0), (130, 143)])
+def test_a_job_that_may_not_be_queued_again_has_succeeded_if_its_study_is_complete(
+    place, environment, code, of_job
+):
+    """Its time was up while the study concluded, and it was FAILED."""
+    program = (
+        f"import signal, sys, time; signal.signal(15, lambda *_: sys.exit({code}));"
+        "print(1, flush=True); time.sleep(600)"
+    )
+    job = make_job(place, environment | {"LEAST_LIFE_S": "0"}, program, patient=True)
+    (place / "bin/scontrol").write_text("#!/bin/sh\necho refused >>$RUN_DIR/asked\nexit 1\n")
+
+    job.send_signal(signal.SIGUSR1)
+    job.communicate(timeout=120)
+
+    assert job.returncode == of_job
+    assert (place / "run/asked").exists() is bool(code)
+
+
 def test_a_job_whose_nodes_are_killed_ends_at_once_and_restores_their_clocks(place, environment):
     """It waited half a minute for a Ray that was gone, and clocks stayed set until the epilog."""
     job = make_job(place, environment, "import time; print(1, flush=True); time.sleep(600)")

@@ -12,6 +12,7 @@ from postgresql_server import PostgresqlServer, binary, free_port
 from synthetic_results import header, record
 
 from joulelab.tracking.delivery import deliver
+from joulelab.tracking.mlflow_batch import MOST
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
 
@@ -73,17 +74,17 @@ def test_four_who_write_to_a_fresh_database_at_once_lose_nothing(server, tmp_pat
 
 
 def test_a_database_that_dies_meanwhile_is_written_to_again_without_doubles(server, tmp_path):
-    store, ids = stored(tmp_path / "study", num=6)
+    store, ids = stored(tmp_path / "study", num=MOST + 3)
     tracker = MlflowTracker(server.address(tmp_path / "files"))
-    log, done = tracker.log, []
+    log_batch, done = tracker.log_batch, []
 
-    def log_until_it_dies(measurement, trace):
-        if len(done) == 3:
+    def log_until_it_dies(results):
+        if done:
             server.kill()
-        done.append(measurement)
-        log(measurement, trace)
+        done.append(results)
+        log_batch(results)
 
-    tracker.log = log_until_it_dies
+    tracker.log_batch = log_until_it_dies
     report = deliver(store, tracker)
     server.start()
     again = deliver(store, MlflowTracker(server.address(tmp_path / "files")))
@@ -117,7 +118,7 @@ def test_the_server_of_a_team_keeps_what_studies_send_to_it(server, tmp_path):
         report = delivered(store, f"http://127.0.0.1:{port}", give_up_s=60)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(60)
+        process.wait(120)
 
     assert report.num_left == 0, f"{report.error} {(tmp_path / 'log').read_text()}"
     assert sorted(name for (name,) in server.asked(_IDS)) == sorted(ids)

@@ -23,8 +23,8 @@ from joulelab.objectives import Objective
 from joulelab_actors.session import first_line
 from joulelab_actors.tune.algorithms import scheduler
 from joulelab_actors.tune.trainable import MeasuredTrial, config_of, configuration_of
-from joulelab_actors.tune.tune_queue import TRIALS_PER_GPU, TuneQueue
-from joulelab_actors.tune.turnover import Key, name_of
+from joulelab_actors.tune.tune_queue import TuneQueue
+from joulelab_actors.tune.turnover import Key, name_of, num_processes
 
 NAME = "search"
 """Of the experiment, and of its folder."""
@@ -110,7 +110,7 @@ class Steering:
                 search_alg=QueueSearcher(queue.study),
                 scheduler=scheduler(self.scheduler, self.most_repeats),
                 num_samples=-1,
-                max_concurrent_trials=TRIALS_PER_GPU * self.num_gpus,
+                max_concurrent_trials=num_processes(self.num_gpus, self.most_repeats),
                 reuse_actors=True,
                 trial_name_creator=trial_name,
                 trial_dirname_creator=trial_name,
@@ -146,6 +146,11 @@ class QueueSearcher(Searcher):
     def __init__(self, study: str) -> None:
         super().__init__()
         self._study = study
+
+    @override
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        """Say that the queue sees to it: Tune's own limiter forgets trials that were restored."""
+        return True
 
     @override
     def suggest(self, trial_id: str) -> Any:

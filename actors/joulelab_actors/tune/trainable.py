@@ -52,8 +52,7 @@ def _scalar(value: Any) -> Any:
 class MeasuredTrial(tune.Trainable):
     """Leases a GPU actor for one measurement after another; each is an iteration of Tune's.
 
-    It computes nothing itself and holds no GPU, so that a GPU waits for no process of Tune's: two
-    trials for each GPU are under way, and one of them waits in the GPU actor's own queue.
+    It computes nothing itself and holds no GPU, so that a GPU waits for no process of Tune's.
     """
 
     @override

@@ -21,20 +21,20 @@ from joulelab.study.search_queue import Check, Search, SearchQueue
 from joulelab.tracking.study import ChartPoint
 from joulelab_actors.tune.exchange import Ask, Result, start_exchange
 from joulelab_actors.tune.trainable import configuration_of
-from joulelab_actors.tune.turnover import Key, Turnover, key_of
+from joulelab_actors.tune.turnover import TRIALS_PER_GPU, Key, Turnover, key_of, num_processes
 
 MOST_FAILED = 20
 """Trials of Tune's that may fail in a search: their processes die with a node, or are killed."""
-TRIALS_PER_GPU = 2  # Tune's: one that is measured, one that is measured next
 
 
 class TuneQueue(SearchQueue):
     """Tune asks it what to start, its trials ask it to be measured, the pool what to measure.
 
     A trial is what the strategy asks for, or what a trial of Tune's asks for besides: a further
-    iteration, or one of an earlier run. What the results store holds is answered from there. Tune
-    asks in a thread of its own, everybody else in the pool's. ``steer`` makes what holds while Tune
-    runs; a trial that nothing stops has ``most_repeats`` iterations.
+    iteration, or one of an earlier run. GPUs do not wait for Tune, which is told in order: what has
+    results by then is answered from them. Tune asks in a thread of its own, everybody else in the
+    pool's. ``steer`` makes what holds while Tune runs; a trial that nothing stops has
+    ``most_repeats`` iterations.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TuneQueue(SearchQueue):
         self._besides: dict[Configuration, Trial] = {}  # those that the strategy did not ask for
         self._askers: defaultdict[Key, list[Ask]] = defaultdict(list)
         self._results: dict[Key, Result] = {}
-        self._unknown: deque[Key] = deque()  # of earlier runs, to be suggested to Tune
+        self._untold: deque[Key] = deque()  # what Tune does not know of yet
         self._turnover = Turnover()
         self._is_led = False  # whether Tune asks what to start, rather than saying so itself
         self._is_stuck = False  # the strategy asks for nothing although nothing is out
@@ -82,7 +82,7 @@ class TuneQueue(SearchQueue):
             self._results[key_of(trial)] = result_of(self.scored(outcome), self._search.objective)
         self._open = {key_of(trial): trial for trial in history.unfinished}
         self._idle = dict(self._open)
-        self._unknown = deque(map(key_of, (*history.trials, *history.unfinished)))
+        self._untold = deque(map(key_of, (*history.trials, *history.unfinished)))
 
     @override
     @contextmanager
@@ -104,7 +104,7 @@ class TuneQueue(SearchQueue):
         with self._lock:
             self._turnover.restore(begun)
             known = {*begun.values(), *ended}
-            self._unknown = deque(key for key in self._unknown if key not in known)
+            self._untold = deque(key for key in self._untold if key not in known)
 
     def suggest(self, trial_id: str) -> Key | None:
         """Return what Tune is to start next under this id; ``None`` if that is nothing now.
@@ -116,13 +116,13 @@ class TuneQueue(SearchQueue):
             if not self._is_led:
                 self._is_led = True
                 self._turn_over()
-            return self._turnover.take(trial_id)
+            return self._turnover.take(trial_id, self._most_in_tune)
 
     @property
     def has_ended(self) -> bool:
         """Whether nothing is left for Tune to start, ever; what is out may be put back."""
         with self._lock:
-            is_out = bool(self._unknown or self._open or self._turnover.has_more)
+            is_out = bool(self._untold or self._open or self._turnover.has_more)
             return self._is_over or (not is_out and self._has_nothing_to_ask)
 
     def note_ended(self, trial_id: str, *, has_failed: bool) -> None:
@@ -130,7 +130,7 @@ class TuneQueue(SearchQueue):
         with self._lock:
             if (key := self._turnover.note_ended(trial_id)) and has_failed and not self._is_over:
                 self._num_failed += 1
-                self._unknown.append(key)
+                self._untold.append(key)
             if self._num_failed > MOST_FAILED:
                 self.error = DeviceError(
                     f"Trials of Ray Tune failed {self._num_failed} times before a GPU had measured "
@@ -155,12 +155,12 @@ class TuneQueue(SearchQueue):
     @override
     def take(self, uuid: str) -> Trial | None:
         with self._lock:
-            asked = [key for key in self._idle if self._askers[key]]
-            key = self._first_of(asked, uuid)
+            waits_for_tune = self._most_repeats > 1 or not self._is_led
+            ready = [key for key in self._idle if key in self._askers or not waits_for_tune]
+            key = self._first_of(ready, uuid)
             if key is None:
                 return None
-            trial = self._idle.pop(key)
-            self.note_taken(trial, uuid)
+            self.note_taken(trial := self._idle.pop(key), uuid)
             return trial
 
     @override
@@ -229,36 +229,41 @@ class TuneQueue(SearchQueue):
         """Give Tune what it can start, and end trials that something follows, or nothing will."""
         if not self._is_led:
             return
-        turnover, most = self._turnover, min(self.most_out, TRIALS_PER_GPU * len(self._in_service))
-        while turnover.num_live < most and (key := self._another()) is not None:
-            turnover.add(key)
-        while turnover.can_release:
-            if turnover.num_live <= most:
-                if (key := self._another()) is None:
-                    break
-                turnover.add(key)
-            self._answer(*turnover.release())
+        self._plan()
+        for name, result in self._turnover.followed(self._untold, self._most_in_tune):
+            self._answer(name, result)
         if self._is_over or self._has_nothing_to_ask:
-            for name, result in turnover.release_all():
+            for name, result in self._turnover.release_all():
                 self._answer(name, result)
 
-    def _another(self) -> Key | None:
-        """Return what else Tune is to start: of an earlier run, or what the strategy asks for."""
-        if self._unknown:
-            return self._unknown.popleft()
+    @property
+    def _most_in_tune(self) -> int:
+        return num_processes(len(self._in_service), self._most_repeats)
+
+    def _plan(self) -> None:
+        """Begin what the strategy asks for, until every GPU has enough; Tune is told in turn."""
+        most = min(self.most_out, TRIALS_PER_GPU * len(self._in_service))
+        while self._num_under_way < most and (trial := self._next_asked()) is not None:
+            key = key_of(trial)
+            if key in self._open:  # a trial of Tune's of an earlier run asked for it first
+                continue
+            self._opened(trial)
+            if not self._turnover.has(key):
+                self._untold.append(key)
+
+    @property
+    def _num_under_way(self) -> int:
+        in_tune = self._turnover.num_going_on + len(self._untold)
+        return len(self._open) if self._most_repeats == 1 else in_tune
+
+    def _next_asked(self) -> Trial | None:
         if self._is_over or self.asks_no_more:
             return None
         num_due = sum(map(self.is_due, self._in_service))
         num_sentinels = sum(trial.sentinel for trial in self._idle.values())
         trial = self.next_trial(sentinel=num_due > num_sentinels)
         self._is_stuck = trial is None and not self._open
-        if trial is None:
-            return None
-        key = key_of(trial)
-        restored = key in self._open or self._turnover.has(key)  # a trial of Tune's asks for it
-        if key not in self._open:
-            self._opened(trial)
-        return self._another() if restored else key
+        return trial
 
     @override
     def begin(
@@ -270,7 +275,7 @@ class TuneQueue(SearchQueue):
 
     @property
     def _has_nothing_to_ask(self) -> bool:
-        return not self._unknown and (self._is_stuck or self.asks_no_more)
+        return not self._untold and (self._is_stuck or self.asks_no_more)
 
     def _open_besides(self, key: Key) -> None:
         """Begin a trial that the strategy did not ask for, while there is a budget."""
@@ -283,12 +288,12 @@ class TuneQueue(SearchQueue):
     def _opened(self, trial: Trial) -> None:
         self._open[key_of(trial)] = self._idle[key_of(trial)] = trial
 
-    def _first_of(self, asked: Sequence[Key], uuid: str) -> Key | None:
+    def _first_of(self, ready: Sequence[Key], uuid: str) -> Key | None:
         """Return what ``uuid`` measures next; sentinels are left to GPUs that welcome one."""
         welcomes = self.welcomes_sentinel(uuid)
-        own = [key for key in asked if self._idle[key].sentinel == welcomes]
+        own = [key for key in ready if self._idle[key].sentinel == welcomes]
         if own or welcomes or not any(map(self.welcomes_sentinel, self._in_service)):
-            return next(iter(own or asked), None)
+            return next(iter(own or ready), None)
         return None
 
     def _answer(self, name: str, result: Result) -> None:

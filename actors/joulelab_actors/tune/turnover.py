@@ -8,7 +8,7 @@ has another to start, and none ends while processes start.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.trial import Trial
@@ -16,6 +16,20 @@ from joulelab_actors.tune.exchange import Result
 
 Key = tuple[Configuration, int]
 """A configuration and the number of its repeat: what a study measures once."""
+TRIALS_PER_GPU = 2
+"""Trials that are under way for each GPU: one that is measured, one that is measured next."""
+MOST_PROCESSES = 8
+"""Of Tune's, of some 100 MB each. They pass on a few hundred results a minute at least."""
+
+
+def num_processes(num_gpus: int, most_repeats: int) -> int:
+    """Return how many trials Tune has at once, each with a process.
+
+    A scheduler decides after every repeat whether the next is measured: then all that are under
+    way are Tune's. Otherwise Tune may learn of them one after the other.
+    """
+    num_under_way = TRIALS_PER_GPU * num_gpus
+    return num_under_way if most_repeats > 1 else min(num_under_way, MOST_PROCESSES)
 
 
 def key_of(trial: Trial) -> Key:
@@ -44,7 +58,12 @@ class Turnover:
     @property
     def num_live(self) -> int:
         """How many trials Tune has, or is given to start, besides those that were told to end."""
-        return len(self._live)
+        return len(self._live | self._restored)
+
+    @property
+    def num_going_on(self) -> int:
+        """How many of them have more to be measured: no answer that ends them is held."""
+        return self.num_live - len(self._held)
 
     @property
     def has_more(self) -> bool:
@@ -61,9 +80,13 @@ class Turnover:
         self._ready.append(key)
         self._live.add(key)
 
-    def take(self, trial_id: str) -> Key | None:
-        """Return what Tune starts now under its id; ``None`` if there is nothing."""
-        if not self._ready:
+    def take(self, trial_id: str, most: int) -> Key | None:
+        """Return what Tune starts now under its id; ``None`` if there is nothing.
+
+        Neither is there while Tune has ``most`` trials: one more would have a process started,
+        although that of one which was told to end is about to come free.
+        """
+        if not self._ready or len(self._keys) >= most:
             return None
         key = self._keys[trial_id] = self._ready.popleft()
         if self._num_free:
@@ -109,6 +132,19 @@ class Turnover:
         key, name, result = self._held.popleft()
         self._live.discard(key)
         return name, result
+
+    def followed(self, untold: deque[Key], most: int) -> Iterator[tuple[str, Result]]:
+        """Have Tune start what it is yet to be told, as far as it may have ``most`` trials.
+
+        Yields:
+            Answers of trials that another follows, and of those that are too many.
+        """
+        while untold and self.num_live < most:
+            self.add(untold.popleft())
+        while self.can_release and (untold or self.num_live > most):
+            if self.num_live <= most:
+                self.add(untold.popleft())
+            yield self.release()
 
     def release_all(self) -> list[tuple[str, Result]]:
         """Return all answers: nothing follows."""

@@ -31,7 +31,7 @@ class Guard:
             there is one, else this user's own under /tmp.
         group: Group whose members may borrow too; by default only the guard's own user may.
         policy: TOML file that says who may set what, how often, and where to write down who did;
-            by default all who may connect may set anything.
+            by default all who may connect may set anything. It is read again at SIGHUP.
         ttl_s: Longest time that a borrower may ask to keep a device without renewing.
         status: Say who holds what, instead of running.
         stop: Restore everything and end the guard that runs.
@@ -67,11 +67,19 @@ class Guard:
         settings = GuardSettings(
             socket_path=self._socket_path, group=self.group, max_ttl_s=self.ttl_s
         )
-        return run_guard(settings, gate=None if self.policy is None else _gate(self.policy))
+        return run_guard(settings, read_gate=self._gate)
 
     @property
     def _socket_path(self) -> Path:
         return self.socket or default_socket_path()
+
+    def _gate(self) -> Gate | None:
+        if self.policy is None:
+            return None
+        policy = read_policy(self.policy)
+        gate = Gate(policy, str(self.policy))
+        audit.keep_in(None if policy.audit_file is None else Path(policy.audit_file))
+        return gate
 
     def _tell(self, status: GuardStatus) -> int:
         if self.json:
@@ -79,14 +87,6 @@ class Guard:
         else:
             print("\n".join(_in_words(status, self._socket_path)))
         return 1 if status.pending else 0
-
-
-def _gate(path: Path) -> Gate:
-    policy = read_policy(path)
-    gate = Gate(policy, str(path))
-    if policy.audit_file is not None:
-        audit.keep_in(Path(policy.audit_file))
-    return gate
 
 
 def _in_words(status: GuardStatus, socket_path: Path) -> list[str]:

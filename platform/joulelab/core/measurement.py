@@ -25,6 +25,7 @@ InvalidReason = Literal[
     "foreign_process",
     "foreign_setting",
     "lease_lost",
+    "not_allowed",
     "not_cooled",
     "not_steady",
     "permission_denied",

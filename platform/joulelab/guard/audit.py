@@ -35,18 +35,25 @@ class _AuditFile(WatchedFileHandler):
             self.handleError(record)
 
 
-def keep_in(path: Path) -> None:
+def keep_in(path: Path | None) -> None:
     """Write the lines into a file as well, with the time (UTC); it may be moved away at any time.
+
+    It takes the place of the file before it; ``None`` is for none.
 
     Raises:
         GuardError: If it cannot be written.
     """
     try:
-        handler = _AuditFile(path, encoding="utf-8")
+        handler = None if path is None else _AuditFile(path, encoding="utf-8")
     except OSError as error:
         raise GuardError(
             f"audit_file must be a file that the clock guard can write, but: {error}."
         ) from error
+    for before in [each for each in _log.handlers if isinstance(each, _AuditFile)]:
+        _log.removeHandler(before)
+        before.close()
+    if handler is None:
+        return
     formatter = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)

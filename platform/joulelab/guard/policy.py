@@ -13,7 +13,7 @@ from pathlib import Path
 from joulelab.core.bounds import MOST_MHZ, MOST_W, check_positive
 from joulelab.core.codec import decoded
 from joulelab.core.point import OperatingPoint
-from joulelab.errors import ConfigError, GuardError, TrackingError
+from joulelab.errors import ConfigError, GuardError, NotAllowedError, TrackingError
 from joulelab.guard.connection import Peer
 
 Range = tuple[float, float]
@@ -168,12 +168,12 @@ class Gate:
         """Refuse a point that no rule of the user allows.
 
         Raises:
-            ConfigError: Says who asked for what, and what is allowed.
+            NotAllowedError: Says who asked for what, and what is allowed.
         """
         rules = self._rules_of(peer)
         if self._policy.allow is None or any(rule.allows(point) for rule in rules):
             return
-        raise ConfigError(
+        raise NotAllowedError(
             f"uid {peer.uid} (pid {peer.pid}) asked for {point.label} on {uuid}, but the policy "
             f"{self._source} allows {'; or '.join(rule.words for rule in rules) or 'nothing'}. "
             "Choose a point within that, or ask its administrator."

@@ -7,12 +7,12 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from joulelab.errors import GuardError
+from joulelab.errors import GuardError, JouleLabError
 from joulelab.guard.connection import Link
 from joulelab.guard.policy import Gate
 from joulelab.guard.processes import (
@@ -39,20 +39,26 @@ _log = logging.getLogger(__name__)
 
 
 def run_guard(
-    settings: GuardSettings, *, watchdog_pid: int | None = None, gate: Gate | None = None
+    settings: GuardSettings,
+    *,
+    watchdog_pid: int | None = None,
+    read_gate: Callable[[], Gate | None] = lambda: None,
 ) -> int:
     """Run a guard in this process until it is told to end; return the exit status.
 
     ``watchdog_pid`` revives this process, and is revived by it; ``None`` if something else
-    (systemd, a person) sees to that. ``gate`` says who may do what; ``None`` lets all who connect.
+    (systemd, a person) sees to that. ``read_gate`` says who may do what, now and again at every
+    SIGHUP; ``None`` lets all who connect. If it cannot say so again, what it said before holds.
 
     Returns:
         0 if everything was given back; 1 if a device could not be restored, which the
         journal keeps for the next guard.
 
     Raises:
+        ConfigError: If there is no saying who may do what.
         GuardError: If another guard serves the same socket.
     """
+    gate = read_gate()
     settings.make_folders()
     with _only_one(settings):
         heartbeat = Heartbeat(settings.heartbeat_path)
@@ -67,7 +73,7 @@ def run_guard(
         server = GuardServer(settings, beat=beat, gate=gate)
         if watchdog_pid is not None:
             watch = WatchdogWatch(server, settings, watchdog_pid)
-        with _stopped_by_signals(server):
+        with _heeding_signals(server, read_gate):
             server.serve()
         server.retry_until(time.monotonic() + _LAST_RESTORE_S)
         for pending in server.pending:
@@ -203,16 +209,32 @@ def _is_served(socket_path: Path) -> bool:
     return True
 
 
+def _read_again(server: GuardServer, read_gate: Callable[[], Gate | None]) -> None:
+    try:
+        server.obey(read_gate())
+    except JouleLabError as error:
+        _log.error("SIGHUP: the policy from before holds on. %s", error)
+    else:
+        _log.info("SIGHUP: the policy was read again.")
+
+
 @contextmanager
-def _stopped_by_signals(server: GuardServer) -> Generator[None]:
-    """Let SIGTERM and SIGINT end the serving, also while it waits in ``select``."""
+def _heeding_signals(server: GuardServer, read_gate: Callable[[], Gate | None]) -> Generator[None]:
+    """Let SIGTERM and SIGINT end the serving, also while it waits in ``select``; heed SIGHUP."""
+    hung_up: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> None:
         _log.info("Signal %d: restoring everything.", number)
         server.stop()
 
+    def note(number: int, _: FrameType | None) -> None:
+        hung_up.append(number)  # it may come in the middle of a request
+
     def drain() -> None:
         read.recv(64)
+        if hung_up:
+            hung_up.clear()
+            _read_again(server, read_gate)
 
     read, write = socket.socketpair()
     with read, write:
@@ -220,6 +242,7 @@ def _stopped_by_signals(server: GuardServer) -> Generator[None]:
             end.setblocking(False)
         server.watch(read.fileno(), drain)
         handlers = {number: signal.signal(number, stop) for number in _ENDINGS}
+        handlers[signal.SIGHUP] = signal.signal(signal.SIGHUP, note)
         descriptor = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
         try:
             yield

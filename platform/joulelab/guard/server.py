@@ -60,7 +60,7 @@ class GuardServer:
     ) -> None:
         self.watchdog_pid: int | None = None
         self._settings = settings
-        self._gate = gate or Gate(Policy(), "of this guard")
+        self.obey(gate)
         self._beat = beat
         self._beat_due_s = -inf
         self._lending = Lending(Journal(settings.state_dir), open_device)
@@ -87,6 +87,10 @@ class GuardServer:
     def pending(self) -> tuple[PendingRestore, ...]:
         """What should have been restored but could not be yet."""
         return self._lending.pending
+
+    def obey(self, gate: Gate | None) -> None:
+        """Ask ``gate`` from now on; ``None`` lets all who connect. What is on loan stays so."""
+        self._gate = gate or Gate(Policy(), "of this guard")
 
     def watch(self, file: int, callback: Callable[[], None]) -> None:
         """Call ``callback`` from the loop whenever the descriptor ``file`` can be read."""

@@ -73,6 +73,7 @@ class Outcome:
         held: What it took at the clock that the power cap held, where that makes it invalid: it
             tells of the cap and of the program, and is no figure of the configuration.
         held_mhz: SM clock at which the cap held it; ``None`` if it did not, or that was not read.
+        barred: Whether the policy of a clock guard forbids it, which tells nothing of others.
     """
 
     candidate: Configuration
@@ -81,6 +82,7 @@ class Outcome:
     capped: bool = False
     held: Figures | None = None
     held_mhz: float | None = None
+    barred: bool = False
 
     @property
     def seen(self) -> Figures | None:

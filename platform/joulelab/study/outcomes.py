@@ -22,6 +22,7 @@ def outcome_of(phases: Sequence[Measurement]) -> Outcome:
         candidate=phases[0].configuration,
         capped=bool(capped),
         held_mhz=min(clocks_mhz, default=None),
+        barred=any(finding.reason == "not_allowed" for finding in findings),
     )
     if not findings:
         return replace(found, figures=_figures(phases))

@@ -38,6 +38,16 @@ class Tracker(ABC):
     def log(self, measurement: Measurement, trace: Path | None) -> None:
         """Write ``measurement``, valid or not, unless it is there, with its power samples."""
 
+    @property
+    def most_at_once(self) -> int:
+        """How many measurements :meth:`log_batch` is best given, once the run is open."""
+        return 1
+
+    def log_batch(self, results: Sequence[tuple[Measurement, Path | None]]) -> None:
+        """Write measurements with their power samples, each unless it is there."""
+        for measurement, trace in results:
+            self.log(measurement, trace)
+
     def chart(self, points: Sequence[ChartPoint]) -> None:
         """Write the course of the study, points that are there left out; if it has curves."""
 
@@ -90,8 +100,7 @@ def deliver(store: ResultStore, tracker: Tracker) -> DeliveryReport:
         try:
             tracker.begin(header)
             while left:
-                _deliver_one(store, tracker, left[0])
-                left.pop(0)
+                del left[: _deliver_some(store, tracker, left)]
             _deliver_answer(store, tracker)
         except TrackingError as failure:
             error = str(failure)
@@ -188,9 +197,9 @@ class BackgroundDelivery:
             self._tracker.begin(self._header)
             self._begun = True
         while self._backlog:
-            _deliver_one(self._store, self._tracker, self._backlog[0])
-            self._backlog.pop(0)
-            self._num_delivered += 1
+            num = _deliver_some(self._store, self._tracker, self._backlog)
+            del self._backlog[:num]
+            self._num_delivered += num
         if self._points:
             self._tracker.chart(self._points)
             self._points = []
@@ -207,10 +216,13 @@ class BackgroundDelivery:
         return True
 
 
-def _deliver_one(store: ResultStore, tracker: Tracker, measurement: Measurement) -> None:
-    trace = store.trace_path(measurement.measurement_id)
-    tracker.log(measurement, trace if trace.exists() else None)
-    store.mark_delivered([measurement.measurement_id], target=tracker.target)
+def _deliver_some(store: ResultStore, tracker: Tracker, left: Sequence[Measurement]) -> int:
+    """Deliver the first of ``left``; return how many."""
+    some = left[: tracker.most_at_once]
+    traces = [store.trace_path(measurement.measurement_id) for measurement in some]
+    tracker.log_batch([(m, t if t.exists() else None) for m, t in zip(some, traces, strict=True)])
+    store.mark_delivered([m.measurement_id for m in some], target=tracker.target)
+    return len(some)
 
 
 def _deliver_answer(store: ResultStore, tracker: Tracker) -> None:

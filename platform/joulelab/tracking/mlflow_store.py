@@ -105,14 +105,23 @@ def log_values(
     metrics: Mapping[str, float],
     at_ms: int,
 ) -> None:
-    """Log a run's params and its metrics at one time; a param ``None`` is the default's."""
-    from mlflow.entities import Metric, Param
-
-    listed = [Param(name, "default" if v is None else str(v)) for name, v in params.items()]
-    values = [Metric(name, value, at_ms, 0) for name, value in metrics.items()]
+    """Log a run's params and its metrics at one time."""
+    listed, values = values_of(params, metrics, at_ms)
     client.log_batch(run_id, metrics=values, params=listed[:_MAX_PARAMS_PER_CALL])
     for start in range(_MAX_PARAMS_PER_CALL, len(listed), _MAX_PARAMS_PER_CALL):
         client.log_batch(run_id, params=listed[start : start + _MAX_PARAMS_PER_CALL])
+
+
+def values_of(
+    params: Mapping[str, object], metrics: Mapping[str, float], at_ms: int
+) -> tuple[list[Any], list[Any]]:
+    """Return params and metrics as MLflow has them; a param ``None`` is the default's."""
+    from mlflow.entities import Metric, Param
+
+    return (
+        [Param(name, "default" if v is None else str(v)) for name, v in params.items()],
+        [Metric(name, value, at_ms, 0) for name, value in metrics.items()],
+    )
 
 
 def experiment_id(client: Any, uri: str, name: str, description: str) -> str:

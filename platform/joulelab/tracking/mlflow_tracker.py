@@ -16,6 +16,14 @@ from typing_extensions import override
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.addresses import database_path, discreet
 from joulelab.tracking.delivery import Tracker
+from joulelab.tracking.mlflow_batch import (
+    MOST,
+    Batches,
+    EndedRun,
+    batches_of,
+    ended_run,
+    ms_of,
+)
 from joulelab.tracking.mlflow_store import (
     DESCRIPTION,
     experiment_id,
@@ -25,11 +33,12 @@ from joulelab.tracking.mlflow_store import (
     store_artifact,
 )
 from joulelab.tracking.study import ChartPoint, RunMetrics, StudyHeader
-from joulelab.tracking.vocabulary import metrics, params, tags
+from joulelab.tracking.vocabulary import tags
 
 _MEASUREMENT_ID = "joulelab.measurement_id"
 _SWEEP_ID = "joulelab.sweep_id"
 _PARENT = "mlflow.parentRunId"
+_TRACES = "power_trace"
 _MAX_METRICS_PER_CALL = 1000
 _PLACES = ("store", "study", "results_dir", "tracking_uri", "guard_socket")
 """Settings that say where a study is kept: tags, since runs are compared by their params."""
@@ -56,6 +65,8 @@ class MlflowTracker(Tracker):
         database_path(uri)
         self._uri = uri
         self._client: Any = None
+        self._batches: Batches | None = None
+        self._is_in_doubt = False  # whether a batch is there whose commit was not confirmed
         self._experiment_id = ""
         self._parent = _Started("", "")
         self._done: dict[str, str] = {}
@@ -76,6 +87,7 @@ class MlflowTracker(Tracker):
                 self._client, self._uri, header.name, _about(header)
             )
             known = list(self._runs(f"tags.`{_SWEEP_ID}` = '{header.sweep_id}'"))
+            self._batches = batches_of(self._client, self._experiment_id)
             self._parent = _started(known[0]) if known else self._new_parent(header)
             if known:
                 self._remember_children()
@@ -84,19 +96,28 @@ class MlflowTracker(Tracker):
     def log(self, measurement: Measurement, trace: Path | None) -> None:
         if measurement.measurement_id in self._done:
             return
+        ended = ended_run(measurement, self._about_child(measurement))
         with reached(self._uri):
-            run = self._half_done.get(measurement.measurement_id) or self._new_child(measurement)
+            run = self._half_done.get(measurement.measurement_id) or self._new_child(ended)
             self._half_done[measurement.measurement_id] = run
             if trace is not None and trace.exists():
-                store_artifact(self._uri, run.artifact_uri, trace, "power_trace")
-            start_ms, stop_ms = _span_ms(measurement)
-            log_values(
-                self._client, run.run_id, params(measurement), metrics(measurement), start_ms
-            )
-            status = "FINISHED" if measurement.valid else "FAILED"
-            self._client.set_terminated(run.run_id, status, end_time=stop_ms)
+                store_artifact(self._uri, run.artifact_uri, trace, _TRACES)
+            log_values(self._client, run.run_id, ended.params, ended.metrics, ended.start_ms)
+            self._client.set_terminated(run.run_id, ended.status, end_time=ended.stop_ms)
         self._done[measurement.measurement_id] = run.run_id
         del self._half_done[measurement.measurement_id]
+
+    @property
+    @override
+    def most_at_once(self) -> int:
+        return 1 if self._batches is None else MOST
+
+    @override
+    def log_batch(self, results: Sequence[tuple[Measurement, Path | None]]) -> None:
+        if self._batches is not None:
+            with reached(self._uri):
+                self._insert(self._batches, results)
+        super().log_batch(results)  # what is left, such as runs that were only begun
 
     @override
     def chart(self, points: Sequence[ChartPoint]) -> None:
@@ -151,21 +172,34 @@ class MlflowTracker(Tracker):
             "provenance.joulelab_version": header.provenance.joulelab_version,
             "provenance.git_sha": header.provenance.git_sha or "",
         }
-        start_ms = _ms(header.provenance.started_at)
+        start_ms = ms_of(header.provenance.started_at)
         run = self._client.create_run(self._experiment_id, start_ms, about, header.title)
         asked = {name: value for name, value in given.items() if name not in places}
         log_values(self._client, run.info.run_id, asked, {}, start_ms)
         return _started(run)
 
-    def _new_child(self, measurement: Measurement) -> _Started:
-        start_ms, _ = _span_ms(measurement)
-        run = self._client.create_run(
-            self._experiment_id,
-            start_ms,
-            {_PARENT: self._parent.run_id, **tags(measurement)},
-            f"{measurement.trial} {measurement.phase}",
+    def _insert(self, batches: Batches, results: Sequence[tuple[Measurement, Path | None]]) -> None:
+        if self._is_in_doubt:
+            self._remember_children()
+        self._is_in_doubt = True
+        known = self._done.keys() | self._half_done
+        new = {m.measurement_id: (m, t) for m, t in results if m.measurement_id not in known}
+        runs = {name: ended_run(m, self._about_child(m)) for name, (m, _) in new.items()}
+        for name, (_, trace) in new.items():
+            if trace is not None:
+                place = batches.artifact_uri(runs[name].run_id)
+                store_artifact(self._uri, place, trace, _TRACES)
+        batches.insert(list(runs.values()))
+        self._done |= {name: run.run_id for name, run in runs.items()}
+        self._is_in_doubt = False
+
+    def _about_child(self, measurement: Measurement) -> dict[str, str]:
+        return {_PARENT: self._parent.run_id, **tags(measurement)}
+
+    def _new_child(self, run: EndedRun) -> _Started:
+        return _started(
+            self._client.create_run(self._experiment_id, run.start_ms, run.tags, run.name)
         )
-        return _started(run)
 
     def _remember_children(self) -> None:
         for run in self._runs(f"tags.`{_PARENT}` = '{self._parent.run_id}'"):
@@ -214,17 +248,6 @@ def _started(run: Any) -> _Started:
     return _Started(run.info.run_id, run.info.artifact_uri)
 
 
-def _span_ms(measurement: Measurement) -> tuple[int, int]:
-    start_ms = _ms(measurement.provenance.started_at)
-    windows = measurement.windows
-    length_s = windows[-1].start_s + windows[-1].duration_s - windows[0].start_s if windows else 0.0
-    return start_ms, start_ms + round(1000 * length_s)
-
-
-def _ms(time: str) -> int:
-    return round(1000 * datetime.fromisoformat(time).timestamp())
-
-
 def _now_ms() -> int:
     return round(1000 * datetime.now().astimezone().timestamp())
 
@@ -256,7 +279,7 @@ def log_run(uri: str, ended: FinishedRun) -> None:
     Raises:
         TrackingError: If the store does not answer, or refuses something.
     """
-    start_ms = _ms(ended.started_at)
+    start_ms = ms_of(ended.started_at)
     stop_ms = start_ms + round(1000 * ended.duration_s)
     with reached(uri):
         client = open_client(uri)

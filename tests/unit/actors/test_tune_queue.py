@@ -16,7 +16,7 @@ from joulelab.study.search_queue import Search, Sentinel
 from joulelab_actors.tune.exchange import Ask
 from joulelab_actors.tune.trainable import config_of, configuration_of
 from joulelab_actors.tune.tune_queue import MOST_FAILED, TuneQueue
-from joulelab_actors.tune.turnover import name_of
+from joulelab_actors.tune.turnover import MOST_PROCESSES, name_of
 
 IDS = count()
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
@@ -90,14 +90,106 @@ def test_a_configuration_is_the_same_after_it_was_tunes():
         configuration_of({"sm_clock_mhz": 990})
 
 
+def carried_out(queue):
+    """Be Tune and its trials until Tune is over; return what was started, and most at once."""
+    started, most = [], 0
+    while not queue.has_ended or queue._turnover._keys:
+        num_ended = end_answered(queue)
+        started += (new := suggested(queue))
+        assert new or num_ended, "Tune waits for ever"
+        most = max(most, len(queue._turnover._keys))
+        ask(queue, *new)
+    return started, most
+
+
+def end_answered(queue):
+    """End the trials that were answered, as Tune does; return how many."""
+    has = queue._turnover._keys.items()
+    ended = [i for i, key in has if f"{name_of(key)}-0" in queue.exchange.answers]
+    for trial_id in ended:
+        queue.note_ended(trial_id, has_failed=False)
+    return len(ended)
+
+
+def settled(num_trials):
+    """Return the history of a search that has measured so many trials, repeats of few clocks."""
+    of_earlier = TuneQueue(Search(study="s", strategy=Scripted([])), lambda t: None, steer=None)
+    trials = [of_earlier.begin(CANDIDATES[number % 5]) for number in range(num_trials)]
+    outcomes = [Outcome(candidate=trial.configuration, figures=FIGURES) for trial in trials]
+    return History(
+        trials=tuple(trials),
+        outcomes=tuple(outcomes),
+        energies_j=(1.0,) * num_trials,
+        next_number=num_trials,
+    )
+
+
 def test_tune_is_given_two_trials_for_each_gpu(made):
     queue = made()
 
     assert [key[0] for key in suggested(queue)] == CANDIDATES[:4]
 
 
-def test_a_gpu_measures_what_a_trial_of_tunes_asks_for_and_no_other(made):
-    queue = made()
+def test_tune_has_few_trials_at_once_however_many_gpus_there_are(made):
+    queue = made(CANDIDATES * 20)
+    queue._in_service = {f"gpu{number}" for number in range(16)}
+
+    keys = suggested(queue)
+    taken = [queue.take(uuid) for uuid in 2 * sorted(queue._in_service)]
+
+    assert len(keys) == MOST_PROCESSES == 8
+    assert None not in taken
+    assert queue.take("gpu0") is None
+
+
+def test_tune_gets_all_trials_however_much_faster_the_gpus_are(made):
+    queue = made(CANDIDATES * 20, budget=Budget(num_trials=100))
+    queue._in_service = {f"gpu{number}" for number in range(16)}
+    first = suggested(queue)
+    while (trial := queue.take("gpu0")) is not None:
+        measured(queue, trial)
+
+    ask(queue, *first)
+    then, most = carried_out(queue)
+
+    assert len({*first, *then}) == len(first) + len(then) == 100
+    assert most <= MOST_PROCESSES
+
+
+def test_a_search_whose_budget_is_used_up_tells_tune_of_what_it_lacks_and_ends(made):
+    """It waited for ever: Tune was given no more once nothing was left to be measured."""
+    queue = made(history=settled(50), budget=Budget(num_trials=50))
+    queue._in_service = {f"gpu{number}" for number in range(16)}
+
+    started, most = carried_out(queue)
+
+    assert len(set(started)) == len(started) == 50
+    assert most <= MOST_PROCESSES
+    assert queue.take("gpu0") is None
+
+
+def test_what_tune_restored_counts_among_its_trials(made):
+    queue = made(CANDIDATES * 20)
+    queue._in_service = {f"gpu{number}" for number in range(16)}
+    queue.restore({f"{number}": (CANDIDATES[0], number) for number in range(5)}, [])
+
+    assert len(suggested(queue)) == MOST_PROCESSES - 5
+
+
+def test_gpus_do_not_wait_for_tune(made):
+    queue = made(CANDIDATES[:2])
+    keys = suggested(queue)
+    measured(queue, queue.take("a"))
+
+    ask(queue, *keys)
+
+    assert queue.exchange.answers == {}  # nothing follows it yet
+    measured(queue, queue.take("b"))
+    assert len(queue.exchange.answers) == 2
+
+
+def test_under_a_scheduler_a_gpu_measures_what_a_trial_asks_for_and_no_other(made):
+    queue = made(most_repeats=2)
     _, second, *_ = suggested(queue)
 
     assert queue.take("a") is None
@@ -105,6 +197,16 @@ def test_a_gpu_measures_what_a_trial_of_tunes_asks_for_and_no_other(made):
 
     assert queue.take("a").configuration == second[0]
     assert queue.take("b") is None
+
+
+def test_in_a_tuner_of_ones_own_nothing_is_measured_unasked(made):
+    unfinished = made().begin(CANDIDATES[0])
+    queue = made([], history=History(unfinished=(unfinished,), next_number=1))
+
+    assert queue.take("a") is None
+    ask(queue, (CANDIDATES[0], 0))
+
+    assert queue.take("a") == unfinished
 
 
 def test_a_trial_is_answered_once_another_follows_it(made):
@@ -119,6 +221,8 @@ def test_a_trial_is_answered_once_another_follows_it(made):
     assert name == f"{name_of(keys[0])}-0"
     assert result["edp"] == pytest.approx(1.0)
     assert result["ed2p"] == pytest.approx(0.5)
+    assert suggested(queue) == []  # it would have a process started
+    end(queue, keys[0], has_failed=False)
     assert [key[0] for key in suggested(queue)] == [CANDIDATES[4]]
 
 
@@ -161,7 +265,7 @@ def test_what_the_store_holds_is_answered_from_there_if_tune_lacks_it(made):
 
     assert known in keys
     assert known not in suggested(knows)
-    assert [trial.configuration for trial in iter(lambda: lacks.take("a"), None)] == CANDIDATES[1:4]
+    assert [trial.configuration for trial in iter(lambda: lacks.take("a"), None)] == CANDIDATES[1:5]
     assert lacks.exchange.answers[f"{name_of(known)}-0"]["energy_j"] == 2.0
 
 

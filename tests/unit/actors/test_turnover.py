@@ -14,7 +14,7 @@ def started():
     turnover = Turnover()
     for key in KEYS[:2]:
         turnover.add(key)
-        assert turnover.take(key[0].point.label) == key
+        assert turnover.take(key[0].point.label, 4) == key
     return turnover
 
 
@@ -34,7 +34,7 @@ def test_what_follows_a_trial_in_its_process_holds_up_nobody(started):
 
     started.add(KEYS[2])
     assert started.release() == ("990MHz", {})
-    assert started.take("third") == KEYS[2]
+    assert started.take("third", 4) == KEYS[2]
 
     assert started.can_release  # of the second one, although the third has not begun
     assert started.num_live == 2
@@ -45,7 +45,7 @@ def test_what_is_started_besides_holds_up_all_until_its_process_is_there(started
         started.note_begun(key)
     started.hold(KEYS[0], "first", {})
     started.add(KEYS[2])
-    started.take("third")
+    started.take("third", 4)
 
     assert not started.can_release
     assert started.note_ended("third") == KEYS[2]
@@ -66,4 +66,4 @@ def test_where_nothing_follows_all_end(started):
 
     assert [name for name, _ in started.release_all()] == ["first", "second"]
     assert started.num_live == 0
-    assert started.take("third") is None
+    assert started.take("third", 4) is None

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from waiting import until
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
-from joulelab.errors import ConfigError, GuardError
+from joulelab.errors import ConfigError, GuardError, NotAllowedError
 from joulelab.guard import audit
 from joulelab.guard.client import GuardClient
 from joulelab.guard.connection import Peer, peer_of
@@ -280,6 +281,38 @@ def test_a_guard_writes_down_for_whom_it_did_what(tmp_path, address):
     assert noted[3:] == (f'restored {me} "given back"', f'ended {me} "given back"')
     assert len(moved.read_text().splitlines()) == 2
     assert [line for line in said.splitlines() if line in noted] == list(noted)
+    assert guard.returncode == 0
+
+
+def test_a_policy_is_read_again_at_a_sighup_and_a_bad_one_is_not_obeyed(tmp_path, address):
+    sock, policy = tmp_path / "guard.sock", tmp_path / "policy.toml"
+    rule = "[[allow]]\nusers = ['*']\nsm_clock_mhz = [900, {}]\n"
+    policy.write_text(rule.format(1200))
+    policy.chmod(0o644)
+    command = ["-m", "joulelab.cli.main", "guard", "--socket", sock, "--policy", policy]
+    with subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True) as guard:
+
+        def read_again(text):
+            policy.write_text(text)
+            guard.send_signal(signal.SIGHUP)
+            return next(line for line in guard.stderr if line.startswith("SIGHUP"))
+
+        until(sock.exists, 60)
+        with GuardClient(sock, start=False).lease(address) as lease:
+            lease.apply(POINT)
+            with pytest.raises(NotAllowedError, match="asked for 1305MHz"):
+                lease.apply(point(1305))
+            good = read_again(rule.format(1400))
+            lease.apply(point(1305))
+            bad = read_again("[[allow]]\nusers = ['*']\nsm_clock_mhz = [2, 1]\n")
+            lease.apply(point(1395))
+            with pytest.raises(NotAllowedError):
+                lease.apply(point(1410))
+        guard.terminate()
+
+    assert good == "SIGHUP: the policy was read again.\n"
+    assert "the policy from before holds on" in bad
+    assert "policy.allow[0]: sm_clock_mhz must be [lowest, highest]" in bad
     assert guard.returncode == 0
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 from fake_nvml.driver import FakeDriver, build
 from guard_fakes import end_guard
+from metrics_exporter import exporting
 from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -30,24 +31,6 @@ from joulelab.tracking.study import StudyState, Trouble, write_state
 
 OF_TRIALS = re.compile("joulelab_(trial|study)")
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
-
-
-@contextmanager
-def exporting(*words, **environment):
-    """Run the command, and yield it and the address it names."""
-    command = [sys.executable, "-m", "joulelab.cli.main", "export-metrics", "--port", "0"]
-    with subprocess.Popen(
-        [*command, *map(str, words)],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | environment,
-    ) as process:
-        try:
-            first = process.stderr.readline()
-            assert "Serving metrics at" in first, first + process.stderr.read()
-            yield process, first.split()[-1]
-        finally:
-            process.kill()
 
 
 def scrape(url, accept=OPEN_METRICS, parse=text_string_to_metric_families):

@@ -20,6 +20,7 @@ from joulelab.errors import (
     DevicePermissionError,
     GuardError,
     MeasurementError,
+    NotAllowedError,
 )
 
 LOCKED = OperatingPoint(sm_clock_mhz=1410)
@@ -221,15 +222,22 @@ def test_a_device_lost_at_the_reset_loses_no_result():
     assert measurement.valid
 
 
-def test_refused_permission_is_a_finding_that_says_what_is_missing():
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (DevicePermissionError("needs root; start the clock guard."), "permission_denied"),
+        (NotAllowedError("1410MHz is refused by the clock guard."), "not_allowed"),
+    ],
+)
+def test_what_is_refused_is_a_finding_that_says_why(error, reason):
     class Refusing(OwnControl):
         def apply(self, point):
-            raise DevicePermissionError("Setting clocks needs root; start the clock guard.")
+            raise error
 
     (measurement,) = measured(FakeGpu(), LOCKED, control=Refusing(FakeGpu()))
 
-    assert reasons_of(measurement) == ["permission_denied"]
-    assert "start the clock guard" in measurement.findings[0].detail
+    assert reasons_of(measurement) == [reason]
+    assert "the clock guard" in measurement.findings[0].detail
 
 
 def test_a_lease_that_ends_during_the_windows_is_found():

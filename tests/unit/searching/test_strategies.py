@@ -128,6 +128,24 @@ def test_a_clock_that_the_cap_held_is_not_tried_again():
     assert best not in {each.candidate for each in outcomes}
 
 
+def test_what_a_policy_forbids_is_asked_for_once_and_says_nothing_of_other_clocks():
+    """Three refused clocks counted as a batch that does not fit, and the search ended."""
+    space = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ, "batch": (128,)})
+    surface, strategy, tried = Surface(space, noise=0.003), ModelGuided(problem_on(space)), []
+    lowest, highest = surface.best().point.sm_clock_mhz - 15, surface.best().point.sm_clock_mhz + 15
+
+    while (asked := strategy.ask()) is not None and len(tried) < 60:
+        tried.append(asked)
+        is_allowed = lowest <= (asked.point.sm_clock_mhz or lowest) <= highest
+        found = surface.outcome(asked, Random(0)) if is_allowed else None
+        strategy.tell(found or Outcome(candidate=asked, reason="not_allowed", barred=True))
+
+    barred = [each for each in tried if each.point.sm_clock_mhz not in range(lowest, highest + 1)]
+    barred = [each for each in barred if each.point.sm_clock_mhz is not None]
+    assert len(barred) == len(set(barred)) > 3
+    assert surface.best() in tried
+
+
 def test_no_clock_is_locked_above_the_one_at_which_the_cap_held_the_drivers():
     """Up to seven were, one by one, all of which the cap held again."""
     axes = {"sm_clock_mhz": CLOCKS_MHZ, "batch": (1, 128)}

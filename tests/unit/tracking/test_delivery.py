@@ -89,6 +89,24 @@ def test_everything_is_delivered_once(tmp_path):
     assert [name for name, _ in tracker.logged] == ids(store)
 
 
+def test_a_tracker_that_takes_batches_gets_them_and_each_is_noted_at_once(tmp_path, monkeypatch):
+    store, tracker = filled(tmp_path, range(5)), ListTracker()
+    monkeypatch.setattr(ListTracker, "most_at_once", 2)
+    sizes, log_batch = [], tracker.log_batch
+
+    def log_until_it_is_down(results):
+        tracker.down = len(sizes) == 2
+        sizes.append(len(results))
+        log_batch(results)
+
+    tracker.log_batch = log_until_it_is_down
+    report = deliver(store, tracker)
+
+    assert sizes == [2, 2, 1]
+    assert (report.num_delivered, report.num_left) == (4, 1)
+    assert store.delivered(target="memory:") == set(ids(store)[:4])
+
+
 def test_the_trace_goes_along(tmp_path):
     store, tracker = filled(tmp_path, [0]), ListTracker()
 

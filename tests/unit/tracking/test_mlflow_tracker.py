@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mlflow.exceptions import MlflowException
 from synthetic_results import STUDY, energy_j, header, measurement, record, sweep
 
 from joulelab.analysis.conclude import conclude_sweep
@@ -21,6 +22,7 @@ from joulelab.core.record import Record
 from joulelab.errors import TrackingError
 from joulelab.tracking.addresses import database_path, embedded_uri
 from joulelab.tracking.delivery import BackgroundDelivery, deliver
+from joulelab.tracking.mlflow_batch import ended_run
 from joulelab.tracking.mlflow_database import check_reachable
 from joulelab.tracking.mlflow_store import publish
 from joulelab.tracking.mlflow_tracker import MlflowTracker
@@ -284,13 +286,81 @@ def test_nothing_is_there_twice_after_a_restart(uri):
 
 def test_a_run_cut_short_is_completed_not_doubled(uri):
     tracker = begun(uri)
-    tracker._new_child(measurement())
+    tracker._new_child(ended_run(measurement(), tracker._about_child(measurement())))
 
-    begun(uri).log(measurement(), None)
+    begun(uri).log_batch([(measurement(), None)])
 
     _, (child,) = runs_of(uri)
     assert child.info.status == "FINISHED"
     assert "energy_per_unit_j" in child.data.metrics
+
+
+def test_a_batch_tells_mlflow_what_its_client_would(uri, tmp_path):
+    from mlflow import MlflowClient
+
+    store, client = ResultStore(tmp_path / "study"), MlflowClient(uri)
+    store.append(record())
+    (measured,) = store.read()
+    trace = store.trace_path(measured.measurement_id)
+    lost = Finding(reason="throttled", detail="5 % of the time.")
+    results = [(measured, trace), (measurement(minute=1, findings=[lost]), None)]
+
+    for measurement_, trace_ in results:
+        begun(uri, sweep_id="one").log(measurement_, trace_)
+    begun(uri, sweep_id="two").log_batch(results)
+
+    def told(run):
+        values = run.data.metrics
+        history = {name: client.get_metric_history(run.info.run_id, name) for name in values}
+        files = client.list_artifacts(run.info.run_id, "power_trace")
+        about = {k: v for k, v in run.data.tags.items() if k != "mlflow.parentRunId"}
+        info = dict(run.info)
+        for own in ("run_id", "run_uuid", "artifact_uri"):
+            info.pop(own, None)
+        steps = {name: [(m.value, m.step, m.timestamp) for m in h] for name, h in history.items()}
+        return about, run.data.params, values, steps, len(files), info
+
+    parents, children = runs_of(uri)
+    of_sweep = {
+        parent.data.tags["joulelab.sweep_id"]: [
+            told(child)
+            for child in sorted(children, key=lambda run: run.info.start_time)
+            if child.data.tags["mlflow.parentRunId"] == parent.info.run_id
+        ]
+        for parent in parents
+    }
+    assert len(of_sweep["two"]) == 2
+    assert of_sweep["two"] == of_sweep["one"]
+
+
+def test_a_batch_is_there_whole_or_not_at_all(uri):
+    tracker = begun(uri)
+    run = ended_run(measurement(), tracker._about_child(measurement()))
+
+    with pytest.raises(MlflowException, match="UNIQUE"):
+        tracker._batches.insert([run, replace(run, name="of the same id")])
+
+    assert runs_of(uri)[1] == []
+    tracker._batches.insert([run])
+    assert len(runs_of(uri)[1]) == 1
+
+
+def test_a_batch_whose_commit_was_not_confirmed_is_not_written_again(uri):
+    tracker = begun(uri)
+    insert = tracker._batches.insert
+
+    def lose_the_answer(runs):
+        insert(runs)
+        raise ConnectionResetError("by peer")
+
+    tracker._batches.insert = lose_the_answer
+    results = [(measurement(minute=minute), None) for minute in range(3)]
+    with pytest.raises(TrackingError, match="by peer"):
+        tracker.log_batch(results[:2])
+    tracker._batches.insert = insert
+    tracker.log_batch(results)
+
+    assert len(runs_of(uri)[1]) == 3
 
 
 def test_two_sweeps_of_a_study_are_two_parents_of_one_experiment(uri):

@@ -185,7 +185,8 @@ class ModelGuided(Strategy):
         free[self._out] = False
         free[self._caps.identical()] = False
         for outcome in self.evidence.outcomes:
-            if self.evidence.num_failures(outcome.candidate) >= _MOST_FAILURES:
+            failures = self.evidence.num_failures(outcome.candidate)
+            if outcome.barred or failures >= _MOST_FAILURES:
                 free[self._space.index(outcome.candidate)] = False
         free[np.isin(self._forecaster.cell, self._failed_cells())] = False
         return free
@@ -214,7 +215,7 @@ class ModelGuided(Strategy):
         """Return the cells of which only failures are known, as of a batch that does not fit."""
         seen: Counter[int] = Counter()
         failed: Counter[int] = Counter()
-        for outcome in self.evidence.outcomes:
+        for outcome in (each for each in self.evidence.outcomes if not each.barred):
             count = failed if outcome.seen is None else seen
             count[int(self._forecaster.cell[self._space.index(outcome.candidate)])] += 1
         return [cell for cell, num in failed.items() if num >= _MOST_OF_CELL and cell not in seen]
