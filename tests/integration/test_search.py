@@ -148,7 +148,7 @@ def test_a_search_that_had_ended_goes_on_until_a_budget_ends_it_within_a_trial(b
     assert bound_j - 2 * one_j < second.energy_j < bound_j + one_j
     assert third.stopped_by == "the budget of 2 s"
     assert third.study.num_skipped == 3 + second.study.num_valid
-    late = [each for each in begun_s if each > begun_s[0] + 2.0]
+    late = [each_s for each_s in begun_s if each_s > 2.0]
     assert len(late) <= TRIALS_PER_GPU  # they were under way by then, and nothing follows them
     assert len(store.read()) == third.study.num_skipped + third.study.num_valid
     assert set(tune_table(store)) == {(m.configuration, m.repeat) for m in store.read()}
