@@ -130,21 +130,19 @@ class Bench:
         """
         usual, asked = self._procedure, trial.configuration
         found: dict[str, Record] = {}
-        final: set[str] = set()
         try:
             with self._computing():
                 phases = self._host.make(asked).phases
                 for how, tried in self._following.procedures(asked, phases, procedure or usual):
-                    done = final | (set(phases) - set(tried))
-                    if set(phases) <= done and phases:
-                        continue
+                    final = {phase for phase, record in found.items() if is_final(record)}
+                    if final >= set(phases) and found:
+                        break
                     self._procedure = how
-                    records = self._measure(trial, done)
+                    records = self._measure(trial, final | (set(phases) - set(tried)))
                     self._following.ended(asked, records)
-                    found |= {each.measurement.phase: each for each in records}
-                    final |= {each.measurement.phase for each in records if is_final(each)}
-                in_order = (each for each in self._host.phases if each in found)
-                return tuple(found[phase] for phase in dict.fromkeys((*in_order, *found)))
+                    found |= {record.measurement.phase: record for record in records}
+                known = (phase for phase in phases if phase in found)
+                return tuple(found[phase] for phase in dict.fromkeys((*known, *found)))
         finally:
             self._procedure = usual
 
