@@ -9,7 +9,7 @@ from joulelab.core.record import Record
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.tracker_process import TrackerLink, TrackerProcess
 
-NUM = 60
+NUM = 300  # six transactions
 
 
 @pytest.fixture

@@ -6,15 +6,21 @@ from joulelab.sampling.instruments import Instruments
 from joulelab.sampling.window_loop import WindowLoop
 
 
-def test_an_edge_is_bracketed_once_its_margin_has_passed_and_not_before():
+def test_without_a_counter_the_load_runs_on_for_the_margin_after_the_last_edge():
     gpu = FakeGpu(has_counter=False)
+
+    def run():
+        gpu.clock.sleep_s(0.01)
+        return 1.0
+
     with Instruments(gpu, Procedure()) as instruments:
         gpu.clock.sleep_s(1.0)
-        edge_s = gpu.clock.now_s()
-        while not instruments.bracketed(edge_s):
-            gpu.clock.sleep_s(0.001)
+        loop = WindowLoop(gpu.clock, run, instruments, instruments.check)
+        (interval,) = loop.windows(1, 0.5)
 
-        assert instruments.margin_s <= gpu.clock.now_s() - edge_s < 1.0
+        after_s = gpu.clock.now_s() - interval.stop_s
+
+    assert instruments.margin_s <= after_s < instruments.margin_s + 0.1
 
 
 def test_the_load_runs_on_until_the_counter_ticks_after_the_last_edge():
