@@ -4,7 +4,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from joulelab.analysis.attributed.table import metering_words
 from joulelab.core.clock import VirtualClock
 from joulelab.sampling.spells import NUM_PAIRS, MeteringCost, metering_cost
 
@@ -43,12 +42,3 @@ def test_a_scatter_that_hides_it_is_said_and_no_number():
     cost = MeteringCost(pairs=((1.0, 1.1), (1.2, 1.0), (1.0, 1.0), (1.1, 1.3)))
 
     assert not cost.is_known
-    assert "is not told" in metering_words("decode", cost)
-
-
-def test_what_metering_costs_is_known_with_its_interval():
-    cost = MeteringCost(pairs=((1.010, 1.0), (1.011, 1.0), (1.009, 1.0)))
-
-    assert metering_words("decode", cost).startswith(
-        "Metering makes decode +1.00% slower (95%: +0."
-    )

@@ -1,0 +1,18 @@
+"""What an answer says of the cost of metering."""
+
+from joulelab.analysis.attributed.table import metering_words
+from joulelab.sampling.spells import MeteringCost
+
+
+def test_a_cost_that_scatter_hides_is_said_not_to_be_known():
+    cost = MeteringCost(pairs=((1.0, 1.1), (1.2, 1.0), (1.0, 1.0), (1.1, 1.3)))
+
+    assert "is not told" in metering_words("decode", cost)
+
+
+def test_what_metering_costs_is_known_with_its_interval():
+    cost = MeteringCost(pairs=((1.010, 1.0), (1.011, 1.0), (1.009, 1.0)))
+
+    assert metering_words("decode", cost).startswith(
+        "Metering makes decode +1.00% slower (95%: +0."
+    )
