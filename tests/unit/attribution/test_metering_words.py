@@ -7,7 +7,7 @@ from joulelab.sampling.spells import MeteringCost
 def test_a_cost_that_scatter_hides_is_said_not_to_be_known():
     cost = MeteringCost(pairs=((1.0, 1.1), (1.2, 1.0), (1.0, 1.0), (1.1, 1.3)))
 
-    assert "is not told" in metering_words("decode", cost)
+    assert "is not known" in metering_words("decode", cost)
 
 
 def test_what_metering_costs_is_known_with_its_interval():

@@ -63,7 +63,7 @@ def metering_words(phase: str, cost: MeteringCost) -> str:
     found = cost.slowdown
     if not cost.is_known:
         return (
-            f"What metering costs the pace of {phase} is not told: metered and bare spells differ "
+            f"What metering costs the pace of {phase} is not known: metered and bare spells differ "
             f"by {found.low:+.1%} to {found.high:+.1%} (95%), as the host's pace does."
         )
     return (
