@@ -44,7 +44,7 @@ _QUERY_BLOCK = 32
 _HEAD_SIZES = (32, 64, 96, 128, 192, 256)
 """Sizes of heads that FlashAttention-2 has kernels for (HEADDIM_SWITCH, csrc/flash_attn/src/
 static_switch.h); it pads others with zeros."""
-_PADS_HEADS = ("Ampere", "Ada Lovelace")
+_PADS_HEADS = ("Ampere", "Ada", "Ada Lovelace")
 """Later GPUs run cuDNN's attention in PyTorch, which pads less: heads of 40 take an H100 no longer
 than their operations say (experiments/results/h100_attribution)."""
 _HOP_S = 2e-6
