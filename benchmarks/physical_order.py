@@ -15,12 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
 from figures import Figure
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models import trace_model
-from joulelab.estimator.pricing.predict import totals
+from joulelab.estimator.pricing.predict import Totals, totals
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracing.precision import supports
@@ -115,11 +114,9 @@ def _times(model: str) -> tuple[Times, bool]:
 
 
 def _of(
-    processors: Sequence[Processor], precision: str, batch: int, made: object
+    processors: Sequence[Processor], precision: str, batch: int, made: Totals
 ) -> dict[tuple[str, str, int], tuple[float, float]]:
-    times, energies = (
-        np.asarray(getattr(made, name))[:, 0] for name in ("total_latency_s", "total_energy_j")
-    )
+    times, energies = made.total_latency_s[:, 0], made.total_energy_j[:, 0]
     return {
         (one.key, precision, batch): (float(time_s), float(energy_j))
         for one, time_s, energy_j in zip(processors, times, energies, strict=True)

@@ -1,13 +1,15 @@
 """Published runs that are committed here and in no fit: see public/README.md for their sources."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from published_runs import PublishedRun
 
 from joulelab.csv_table import read_csv_table
 
 PUBLIC = Path(__file__).parent / "public"
-_NETWORKS = "benchmarks/neusight_networks.py"
+_NETWORKS = "neusight_networks.py"
 _CLASSES = {
     "bert_large": "BertLarge",
     "gpt2_large": "Gpt2Large",
@@ -29,18 +31,13 @@ def read_public_runs() -> tuple[PublishedRun, ...]:
 
 
 def _neusight() -> tuple[PublishedRun, ...]:
-    root = Path(__file__).parents[1]
     return tuple(
-        PublishedRun(
-            name=f"{row['model']} x {row['batch']}",
+        _run(
+            row,
             source=NEUSIGHT,
-            family=row["model"],
-            scenario="eager",
             device=row["device"],
-            model=f"{root / _NETWORKS}:{_CLASSES[row['model']]}",
+            model=f"{Path(__file__).with_name(_NETWORKS)}:{_CLASSES[row['model']]}",
             precision="fp32",
-            batch=int(row["batch"]),
-            mode="eager",
             time_s=float(row["latency_ms"]) / 1e3,
         )
         for row in read_csv_table(PUBLIC / "neusight.csv")
@@ -49,19 +46,27 @@ def _neusight() -> tuple[PublishedRun, ...]:
 
 def _ml_energy() -> tuple[PublishedRun, ...]:
     return tuple(
-        PublishedRun(
-            name=f"{row['model']} x {row['batch']}",
+        _run(
+            row,
             source=ML_ENERGY,
-            family=row["model"],
-            scenario="eager",
             device="a100_sxm_40gb",
             model=_PIPELINES[row["model"]],
             precision="fp16",
-            batch=int(row["batch"]),
-            mode="eager",
             knobs={"steps": int(row["steps"])},
             time_s=float(row["latency_s"]),
             energy_j=float(row["energy_j"]),
         )
         for row in read_csv_table(PUBLIC / "ml_energy.csv")
+    )
+
+
+def _run(row: Mapping[str, str], **others: Any) -> PublishedRun:
+    """Return the run of a row, in eager PyTorch."""
+    return PublishedRun(
+        name=f"{row['model']} x {row['batch']}",
+        family=row["model"],
+        scenario="eager",
+        mode="eager",
+        batch=int(row["batch"]),
+        **others,
     )
