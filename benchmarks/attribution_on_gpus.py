@@ -8,6 +8,7 @@ within 7 % of what both read where two share a program. Every program's tables a
     python benchmarks/attribution_on_gpus.py --gpus-per-trial 2 --out results
 """
 
+import csv
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -86,6 +87,22 @@ def rows_of(name: str, found: Attribution) -> list[list[str]]:
     return rows
 
 
+def write_replays(found: Attribution, path: Path) -> None:
+    """Write what kernels take alone, and the clocks of the phases that they are part of."""
+    with path.open("w") as file:
+        rows = csv.writer(file)
+        rows.writerow(("name", "sm_clock_mhz", "power_w", "static_w", "time_s", "findings"))
+        for name, one in (*found.measured.items(), *found.replays.items()):
+            seconds = sum(window.duration_s for window in one.windows)
+            joules = sum(window.energy_j for window in one.windows)
+            work = sum(window.work for window in one.windows)
+            idle_w = None if one.idle is None else one.idle.power_w
+            why = " ".join(finding.reason for finding in one.findings)
+            clock_mhz = one.observed.sm_clock_mhz
+            if work:
+                rows.writerow((name, clock_mhz, joules / seconds, idle_w, seconds / work, why))
+
+
 def main(settings: Settings) -> int:
     """Attribute every program; 1 if one could not be, or does not close within its goal."""
     table = Table("program", "phase", "closure", "on each board", "communication", "waiting")
@@ -107,6 +124,7 @@ def main(settings: Settings) -> int:
             misses.append(f"{name}: {error}")
             continue
         write_all(study.found, settings.out / name)
+        write_replays(study.found, settings.out / name / "replays.csv")
         for row in rows_of(name, study.found):
             table.add_row(*row)
         console.print(f"{name}: {study.found.seconds:.0f} s of the GPU")

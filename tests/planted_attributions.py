@@ -15,12 +15,12 @@ GPU = "a100_sxm"
 KNOBS = {"model": "bloom-560m", "batch": 4, "new_tokens": 16}
 
 
-def attribute(store, method="auto", knobs=KNOBS, contexts=(), **options):
-    device = SimulatedDevice.open(fleet(GPU, 1, str(store))[0])
+def attribute(store, method="auto", knobs=KNOBS, contexts=(), gpu=GPU, **options):
+    device = SimulatedDevice.open(fleet(gpu, 1, str(store))[0])
     settings = WORKLOADS["bloom"].from_knobs(knobs).settings
     asked = Configuration.of("bloom", settings)
     found = Session(device, **options).attribute(asked, method, contexts)
-    return found, Board.of(device._driver.seed, GPUS[GPU])
+    return found, Board.of(device._driver.seed, GPUS[gpu])
 
 
 PAIR_GPU = "h100_sxm"

@@ -2,8 +2,7 @@
 
 Kernels are launched from graphs, so that no host is waited for. Parameters are read from several
 buffers in turn that no cache holds together, as in a program whose weights exceed the cache; what
-a kernel takes of the one before it is where that left it. Data have the mean and the spread of the
-run's.
+a kernel takes of the one before it is where that left it. Data are the run's (``tensor_data.py``).
 """
 
 import json
@@ -37,6 +36,8 @@ class ReplaySettings:
         knobs: Its knobs as JSON: {"model": "tinyllama"}.
         phases: Its phases, with commas between; empty for all.
         known: Kernels that are not to be replayed, one a line.
+        pauses: Seconds without work after each launch by kernel, as JSON. If there are any, no
+            other kernel is replayed.
         tensor_parallel: GPUs that share the program, all of which launch the same kernels.
     """
 
@@ -44,6 +45,7 @@ class ReplaySettings:
     knobs: str = "{}"
     phases: str = ""
     known: str = ""
+    pauses: str = "{}"
     tensor_parallel: int = 1
 
 
@@ -53,8 +55,11 @@ class Player(Protocol):
     def names(self) -> Sequence[str]:
         """Return the distinct kernels that matter and can be replayed."""
 
-    def launch(self, name: str) -> int:
-        """Launch a kernel some thousand times, to the end; return how often."""
+    def launch(self, name: str, pause_s: float = 0.0) -> int:
+        """Launch a kernel some thousand times, to the end; return how often.
+
+        The device rests ``pause_s`` for every launch, after some ms of them each time.
+        """
 
     def close(self) -> None:
         """Free what it holds."""
@@ -69,6 +74,7 @@ class Replay(Workload[ReplaySettings]):
 
     def __init__(self, settings: ReplaySettings) -> None:
         super().__init__(settings)
+        self._pauses_s: Mapping[str, float] = json.loads(settings.pauses)
         self._player: Player | None = None
         self._costs: Mapping[str, KernelCost] | None = None
         self._parameter_b = 0.0
@@ -76,7 +82,8 @@ class Replay(Workload[ReplaySettings]):
     @property
     @override
     def phases(self) -> tuple[str, ...]:
-        return tuple(self._known() if self._player is None else self._player.names())
+        names = self._known() if self._player is None else self._player.names()
+        return tuple(filter(self._is_asked, names))
 
     @property
     def program(self) -> Workload[Any]:
@@ -88,9 +95,22 @@ class Replay(Workload[ReplaySettings]):
         knobs: Mapping[str, KnobValue] = json.loads(self.settings.knobs)
         return WORKLOADS[self.settings.program].from_knobs(knobs)
 
+    @property
+    def records(self) -> ReplaySettings:
+        """What tells which calls are recorded, whatever pauses lie between them."""
+        return replace(self.settings, pauses="{}")
+
+    def released(self) -> Player | None:
+        """Return the recorded calls, to be replayed by another; forget them."""
+        player, self._player = self._player, None
+        return player
+
     @override
     def take_over(self, other: Workload[Any]) -> None:
-        """Record the calls of a program that is prepared already, before it is closed."""
+        """Record the calls of a program that is prepared already, or take those recorded."""
+        if isinstance(other, Replay) and other.records == self.records:
+            self._player = other.released()
+            return
         program = self.program
         is_that = type(other) is type(program) and other.settings == program.settings
         if is_that and _is_prepared(other):
@@ -111,18 +131,18 @@ class Replay(Workload[ReplaySettings]):
     def run(self, phase: str) -> float:
         if self._player is None:
             raise ConfigError("A replay must be prepared before it runs.")
-        return float(self._player.launch(phase))
+        return float(self._player.launch(phase, self._pauses_s.get(phase, 0.0)))
 
     @override
     def close(self) -> None:
-        player, self._player = self._player, None
+        player = self.released()
         if player is not None:
             player.close()
 
     @override
     def cost(self) -> WorkloadCost:
         known = self._known()
-        phases = tuple(self._launches(name, cost) for name, cost in known.items())
+        phases = tuple(self._launches(name, known[name]) for name in known if self._is_asked(name))
         resident_b = self._parameter_b + max((cost.dram_b for cost in known.values()), default=0.0)
         return WorkloadCost(unit=self.unit, phases=phases, resident_b=resident_b)
 
@@ -132,6 +152,7 @@ class Replay(Workload[ReplaySettings]):
             phase=name,
             work=float(launches),
             kernels=(replace(cost, count=launches),),
+            wait_s=launches * self._pauses_s.get(name, 0.0),
             num_graphs=1,
             parameter_b=self._parameter_b,
             num_devices=self.settings.tensor_parallel,
@@ -160,6 +181,9 @@ class Replay(Workload[ReplaySettings]):
             matter = that_matter(joules.values())
             self._costs = {name: costs[name] for name in matter if name not in self._skipped}
         return self._costs
+
+    def _is_asked(self, name: str) -> bool:
+        return not self._pauses_s or name in self._pauses_s
 
     @property
     def _skipped(self) -> frozenset[str]:

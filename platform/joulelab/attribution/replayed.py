@@ -9,8 +9,10 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 from scipy.sparse import csr_array  # type: ignore[import-untyped]
 from typing_extensions import override
 
+from joulelab.attribution.pacing import ClockFactor
 from joulelab.attribution.prices import WAITS, WAITS_U, Array, Prices, Pricing, Solution, prior_of
 from joulelab.attribution.profile import KernelCall, PhaseProfile
+from joulelab.attribution.replays import Replays
 from joulelab.core.measurement import Measurement
 from joulelab.errors import MeasurementError
 from joulelab.hardware import GpuSpec
@@ -32,15 +34,15 @@ class Replayed(Pricing):
 
     A kernel that takes longer in the program than alone waits there, for a cold cache or for its
     launch. What waiting takes of the power that it has alone is a price of its own, which all
-    share; so is what a sum takes while it waits for other ranks. ``replays`` are kernels measured
-    alone, by name; the voltage of ``spec``, if it is known, tells what a clock changes.
+    share; so is what a sum takes while it waits for other ranks. ``factor`` tells what a clock
+    changes.
     """
 
     method = "replay"
 
-    def __init__(self, replays: Mapping[str, Measurement], spec: GpuSpec | None) -> None:
+    def __init__(self, replays: Replays, factor: ClockFactor) -> None:
         self._replays = replays
-        self._spec = spec
+        self._factor = factor
 
     @override
     def prices(
@@ -56,12 +58,12 @@ class Replayed(Pricing):
                 clock_mhz = measured[profile.phase].observed.sm_clock_mhz
                 clocks_mhz.setdefault(call.kernel, clock_mhz)
         known = {
-            name: self._alone(one, clocks_mhz[name])
-            for name, one in self._replays.items()
+            name: self._alone(name, one, clocks_mhz[name])
+            for name, one in self._replays.measured.items()
             if name in operators and one.valid and one.idle is not None
         }
         if not known:
-            raise MeasurementError(_nothing(self._replays))
+            raise MeasurementError(_nothing(self._replays.measured))
         like_j = _like(operators, {name: alone.dynamic_j for name, alone in known.items()})
         supposed = {name: _supposed(like_j(name)) for name in operators if name not in known}
         alone = {name: known.get(name) or supposed[name] for name in operators}
@@ -72,28 +74,31 @@ class Replayed(Pricing):
             supposed=frozenset(place for place, name in enumerate(operators) if name in supposed),
         )
 
-    def _alone(self, read: Measurement, clock_mhz: float | None) -> "_Alone":
+    def _alone(self, name: str, read: Measurement, clock_mhz: float | None) -> "_Alone":
         """Return what a launch takes above static power, at the clock of the run."""
         launch_j = max(0.0, read.dynamic_energy_per_unit_j or 0.0)
         idle_u_w = 0.0 if read.idle is None else read.idle.energy_u_j / read.idle.duration_s
-        factor = self._clock_factor(clock_mhz, read.observed.sm_clock_mhz)
+        factor = self._factor(clock_mhz, read.observed.sm_clock_mhz)
         dynamic_j = factor * launch_j
         # Half of what the clock is said to change is doubted: bytes of the memory do not change.
         parts_j = (
             *(read.energy_per_unit_u_j, idle_u_w * read.time_per_unit_s),
             *(CONTEXT * dynamic_j, abs(factor - 1) / 2 * launch_j, _LEAST_J),
         )
-        return _Alone(dynamic_j, float(np.linalg.norm(parts_j)), read.time_per_unit_s)
+        time_s = read.time_per_unit_s - self._replays.pauses_s.get(name, 0.0)
+        return _Alone(dynamic_j, float(np.linalg.norm(parts_j)), time_s)
 
-    def _clock_factor(self, clock_mhz: float | None, was_mhz: float | None) -> float:
-        """Return what energy above static is at one clock over another: voltage squared."""
-        if self._spec is None or clock_mhz is None or was_mhz is None:
-            return 1.0
-        low, high = min(self._spec.sm_clocks_mhz), max(self._spec.sm_clocks_mhz)
-        there, here = (
-            self._spec.voltage.at(float(np.clip(mhz, low, high))) for mhz in (clock_mhz, was_mhz)
-        )
-        return (there / here) ** 2
+
+def clock_factor(spec: GpuSpec | None, clock_mhz: float | None, was_mhz: float | None) -> float:
+    """Return what energy above static is at one clock over another: voltage squared.
+
+    1 where the voltage of a GPU, or a clock, is not known.
+    """
+    if spec is None or clock_mhz is None or was_mhz is None:
+        return 1.0
+    low, high = min(spec.sm_clocks_mhz), max(spec.sm_clocks_mhz)
+    there, here = (spec.voltage.at(float(np.clip(mhz, low, high))) for mhz in (clock_mhz, was_mhz))
+    return (there / here) ** 2
 
 
 def _prior(alone: Sequence["_Alone"]) -> Solution:

@@ -1,6 +1,5 @@
 """Meter a program, profile it, price its kernels, reconcile."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,17 +13,15 @@ from joulelab.attribution.metered import Readings, by_board
 from joulelab.attribution.prices import Pricing
 from joulelab.attribution.profile import PhaseProfile
 from joulelab.attribution.reconciled import board_phases, of_boards, with_waiting
-from joulelab.attribution.replay import Replay, ReplaySettings
-from joulelab.attribution.replayed import Replayed
+from joulelab.attribution.replayed import Replayed, clock_factor
+from joulelab.attribution.replays import Replayer, Replays, trial_of
 from joulelab.attribution.simulated_source import SimulatedSource
 from joulelab.attribution.traced import traced_program
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
-from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
-from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
 from joulelab.devices.simulated.device import SimulatedDevice
@@ -39,12 +36,6 @@ from joulelab.workloads.ranks import Ranks
 
 Asked = Literal["auto", "replay", "classes"]
 
-REPLAY = Procedure(
-    idle_s=3.0, warmup_min_s=0.4, warmup_max_s=0.6, window_s=0.4, min_windows=2, limit_s=1.0
-)
-"""How replays are measured: kernels are steady within tenths of a second, and there are many."""
-_REPLAY = "kernel-replay"
-"""What replays are called among this process's programs."""
 _DECODE = "decode"
 _STATIC = 0.03
 """How far idle power is from static power under load, one standard deviation: it is colder."""
@@ -71,20 +62,17 @@ class Session:
         self._device = device
         self._num_boards = 1 + len(partners)
         self._report = report
-        self._replaying: int | None = None
-        self._replayed: dict[OperatingPoint, dict[str, Measurement]] = {}
         self._spec = spec_for(device.identity().name)
+        self._clock_factor = partial(clock_factor, self._spec)
         self._bench = bench or Bench(
             device, partners=partners, control=control, procedure=procedure, report=self._tell
         )
+        self._replayer = Replayer(self._bench, self._num_boards, report)
 
     def _tell(self, step: str) -> None:
         """Pass on what the bench does; of a replay, which kernel it is at."""
-        if self._replaying is None:
+        if not self._replayer.hear(step):
             self._report(step)
-        elif step.endswith(": warming up"):
-            self._replaying += 1
-            self._report(f"Replaying kernel {self._replaying}: {step.partition(':')[0]}")
 
     def attribute(
         self, configuration: Configuration, method: Asked = "auto", contexts: Sequence[int] = ()
@@ -115,7 +103,7 @@ class Session:
         started_s = self._device.clock.now_s()
         self._require_kernels(configuration)
         try:
-            records = self._bench.measure(_trial(configuration))
+            records = self._bench.measure(trial_of(configuration))
             measured = _by_phase(records, phase)
             boards = [Readings.of(own, _STATIC) for own in by_board(measured, self._num_boards)]
             notes = list(dict.fromkeys(note for board in boards for note in board.notes))
@@ -125,13 +113,17 @@ class Session:
             estimates = self._estimates(traced, configuration, notes)
             is_cheap = method == "classes" and not phase
             metering = self._metering(configuration, boards[0], profiles[0]) if is_cheap else {}
-            replays = {} if method == "classes" else self._replays(configuration, phase)
+            replays = Replays()
+            if method != "classes":
+                replays = self._replayer.replays(
+                    configuration, phase, boards[0].measured, profiles[0], self._clock_factor
+                )
         finally:
             self._bench.close()
         found = [
             board_phases(board, own, self._pricing(method, estimates, board, alone), estimates)
             for board, own, alone in zip(
-                boards, profiles, by_board(replays, self._num_boards), strict=True
+                boards, profiles, replays.by_board(self._num_boards), strict=True
             )
         ]
         first = next(iter(measured.values()))
@@ -145,7 +137,7 @@ class Session:
             phases=tuple(map(of_boards, zip(*found, strict=True))),
             measured=measured,
             provenance=first.provenance,
-            replays=replays,
+            replays=replays.measured,
             metering=metering,
             seconds=self._device.clock.now_s() - started_s,
             notes=tuple(notes),
@@ -228,10 +220,10 @@ class Session:
         method: Asked,
         estimates: Mapping[str, tuple[EstimatedCall, ...]],
         board: Readings,
-        replays: Mapping[str, Measurement],
+        replays: Replays,
     ) -> Pricing:
         if method != "classes":
-            return Replayed(replays, self._spec)
+            return Replayed(replays, self._clock_factor)
         if self._spec is None or not estimates:
             raise MeasurementError(
                 "Pricing by classes needs the estimator, which does not know the program or the "
@@ -250,26 +242,6 @@ class Session:
         phase = min(busy, key=lambda name: busy[name])
         return {phase: self._bench.metering_cost(configuration, phase)}
 
-    def _replays(self, configuration: Configuration, phase: str) -> Mapping[str, Measurement]:
-        """Replay the kernels that were not yet at this point; return all."""
-        known = self._replayed.setdefault(configuration.point, {})
-        settings = ReplaySettings(
-            program=configuration.workload,
-            knobs=json.dumps(dict(configuration.knobs)),
-            phases=phase,
-            known="\n".join(known),
-            tensor_parallel=self._num_boards,
-        )
-        asked = Configuration.of(_REPLAY, settings, configuration.point)
-        WORKLOADS.programs.hold(_REPLAY, Replay)
-        self._replaying = 0
-        try:
-            records = self._bench.measure(_trial(asked), procedure=REPLAY)
-        finally:
-            self._replaying = None
-        known.update(_by_phase(records))
-        return dict(known)
-
 
 def _by_phase(records: Iterable[Record], phase: str = "") -> dict[str, Measurement]:
     measured = (record.measurement for record in records)
@@ -281,7 +253,3 @@ def _with_context(configuration: Configuration, tokens: int) -> Configuration:
     knobs = {**dict(configuration.knobs), "context_tokens": tokens}
     settings = WORKLOADS[configuration.workload].from_knobs(knobs).settings
     return Configuration.of(configuration.workload, settings, configuration.point)
-
-
-def _trial(configuration: Configuration) -> Trial:
-    return Trial(study="attribution", name=configuration.workload, configuration=configuration)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch.utils._pytree import tree_map
 from typing_extensions import override
 
 from joulelab.attribution.profile import kernel_name
+from joulelab.attribution.tensor_data import sample_of
 from joulelab.attribution.traced import cache_regions
 from joulelab.core.synchronise import synchronise
 from joulelab.errors import ConfigError
@@ -42,8 +42,7 @@ class TensorLike:
     # Whether it was there before the program ran, as weights and caches of keys: the GPU's own
     # cache has seen all of them since.
     is_cold: bool
-    low: float = 0.0  # least value of whole numbers, such as indices; mean of others
-    high: float = 1.0  # greatest value of whole numbers; standard deviation of others
+    data: torch.Tensor | None = None  # a sample of what it holds; None where that was not kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,8 @@ class RecordedCall:
     operator: Operator
     kernel: str
     function: torch._ops.OpOverload  # what PyTorch calls
-    # Its arguments, tensors as TensorLike; empty unless they were asked for.
+    # Its arguments, tensors as TensorLike; empty unless they were asked for. Of calls of one
+    # signature, the first keeps data.
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] | None = None
 
@@ -166,6 +166,7 @@ class CallRecorder(Recorder):  # type: ignore[no-untyped-call]
         self._with_data = with_data
         self._device_type = accelerator.select_device().type
         self._number = 0
+        self._seen: set[str] = set()
         self.calls: dict[int, RecordedCall] = {}
 
     @override
@@ -187,7 +188,7 @@ class CallRecorder(Recorder):  # type: ignore[no-untyped-call]
         number = self._number
         self._number += 1
         # Looked at before the call changes any of it.
-        given = tree_map(self._like, (tuple(args), dict(kwargs)))
+        given = self._likes(func, (tuple(args), dict(kwargs)))
         with record_function(f"{MARK}{number}"):
             result = func(*args, **kwargs)
         call = Call(operator=func, args=args, kwargs=kwargs, result=result)
@@ -213,7 +214,7 @@ class CallRecorder(Recorder):  # type: ignore[no-untyped-call]
     ) -> None:
         if func.namespace == "c10d" and "allreduce" in operator.name:
             operator = replace(operator, name=ALL_REDUCE, kind="copy")
-        signature = (str(func), tree_map(_shown, (args, sorted(kwargs.items()))))
+        signature = _signature(func, (args, kwargs))
         self.calls[number] = RecordedCall(
             operator=operator,
             kernel=kernel_name(operator, signature),
@@ -222,19 +223,30 @@ class CallRecorder(Recorder):  # type: ignore[no-untyped-call]
             kwargs=kwargs if self._with_data else None,
         )
 
+    def _likes(self, func: torch._ops.OpOverload, given: Any) -> Any:
+        """Return arguments with a TensorLike for each tensor, in a first call with its data."""
+        likes = tree_map(self._like, given)
+        signature = repr(_signature(func, likes))
+        if not self._with_data or signature in self._seen:
+            return likes
+        self._seen.add(signature)
+        return tree_map(lambda value: _with_data(self._like(value), value), given)
+
     def _like(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        role = self._storages.of(value).role
-        low, high = range_of(value) if self._with_data else (0.0, 1.0)
         return TensorLike(
             shape=tuple(value.shape),
             stride=tuple(value.stride()),
             dtype=value.dtype,
-            is_cold=role != "made",
-            low=low,
-            high=high,
+            is_cold=self._storages.of(value).role != "made",
         )
+
+
+def _with_data(like: Any, value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return replace(like, data=sample_of(value))
 
 
 def record(steps: Steps, *, with_data: bool) -> Mapping[int, RecordedCall]:
@@ -248,21 +260,9 @@ def record(steps: Steps, *, with_data: bool) -> Mapping[int, RecordedCall]:
     return recorder.calls
 
 
-_MOST_LOOKED_AT = 1 << 20
-"""Numbers of a tensor whose mean and spread are taken: all logits of a batch do not fit twice."""
-
-
-def range_of(tensor: torch.Tensor) -> tuple[float, float]:
-    """Return mean and standard deviation, or of whole numbers the least and the largest one."""
-    if not tensor.numel() or tensor.dtype.is_complex:
-        return 0.0, 1.0
-    if not tensor.dtype.is_floating_point:
-        return float(tensor.min()), float(tensor.max())
-    every = ceil(tensor.numel() / _MOST_LOOKED_AT)
-    seen = tensor.detach().reshape(-1)[::every].double()
-    seen = seen[seen.isfinite()]  # masks hold infinities
-    mean = float(seen.mean()) if seen.numel() else 0.0
-    return mean, float(seen.std()) if seen.numel() > 1 else 0.0
+def _signature(func: torch._ops.OpOverload, likes: tuple[Any, Mapping[str, Any]]) -> object:
+    args, kwargs = likes
+    return str(func), tree_map(_shown, (args, sorted(kwargs.items())))
 
 
 def _shown(value: Any) -> Any:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import distributed
 from torch.utils._pytree import tree_leaves, tree_map
 
 from joulelab.attribution.profile import rough_j, that_matter
+from joulelab.attribution.tensor_data import extent, filled
 from joulelab.attribution.torch_calls import RecordedCall, Steps, TensorLike, record, steps_of
 from joulelab.errors import MeasurementError
 from joulelab.tracing.kernels import kernel_of
@@ -51,15 +52,18 @@ class TorchPlayer:
         """Return the distinct kernels that matter and can be replayed."""
         return self._names
 
-    def launch(self, name: str) -> int:
-        """Launch a kernel over and over for some 30 ms, to the end; return how often."""
+    def launch(self, name: str, pause_s: float = 0.0) -> int:
+        """Launch a kernel over and over for some 30 ms, to the end; return how often.
+
+        After each graph of some ms the device rests ``pause_s`` for every launch in it.
+        """
         if self._graph is None or self._graph.name != name:
             self._graph = None  # frees the one before
             torch.cuda.empty_cache()
             call, steps = self._calls[name]
             with steps.around():
                 self._graph = _Graph.of(name, call)
-        return self._graph.run()
+        return self._graph.run(pause_s)
 
     def close(self) -> None:
         """Free what it holds."""
@@ -124,9 +128,12 @@ class _Graph:
         made.repeats = _agreed(ceil(_RUN_S / (perf_counter() - start_s)))
         return made
 
-    def run(self) -> int:
+    def run(self, pause_s: float = 0.0) -> int:
         for _ in range(self.repeats):
             self.graph.replay()
+            if pause_s:
+                torch.cuda.synchronize()
+                sleep(self.launches * pause_s)
         torch.cuda.synchronize()
         return self.repeats * self.launches
 
@@ -189,18 +196,11 @@ def _made(given: Any, shared: dict[int, torch.Tensor] | None = None) -> Any:
 
 
 def _tensor(like: TensorLike) -> torch.Tensor:
-    """Make a tensor of that shape, stride and format, with data of that mean and spread."""
-    size = 1 + sum((n - 1) * step for n, step in zip(like.shape, like.stride, strict=True))
-    size = size if prod(like.shape) else 0
-    if like.dtype.is_floating_point:
-        drawn = torch.float32 if like.dtype.itemsize < 2 else like.dtype
-        flat = torch.empty(size, dtype=drawn, device="cuda").normal_(like.low, max(like.high, 0.0))
-        flat = flat.to(like.dtype)
-    elif like.dtype.is_complex:
-        flat = torch.randn(size, dtype=like.dtype, device="cuda")
-    else:
-        low, high = int(like.low), int(like.high) + 1
-        flat = torch.randint(low, high, (size,), device="cuda").to(like.dtype)
+    """Make a tensor of that shape, stride, format and data."""
+    if like.data is None:
+        raise MeasurementError(f"No data was kept of a tensor of {like.shape}.")
+    size = extent(like.shape, like.stride)
+    flat = filled(like.data, size, like.dtype, "cuda")
     return flat.as_strided(like.shape, like.stride)
 
 

@@ -5,7 +5,8 @@ device's activity alone, back to back and warm, which says how long kernels take
 are apart from the pass that is metered.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch.profiler import ProfilerActivity, profile
 from typing_extensions import override
 
+from joulelab.attribution.collectives import COLLECTIVE
 from joulelab.attribution.kineto import Launches, read_trace
 from joulelab.attribution.metered import Metered
 from joulelab.attribution.profile import KernelCall, PhaseProfile, ProfileSource
@@ -31,6 +33,8 @@ _TIMED = IN_A_ROW - 1
 """Executions whose kernels are timed."""
 _MOST_LAUNCHES = 200_000
 _OVERLAP = 1.02
+_MOST_NAMED = 3
+"""Kernels that a note names."""
 
 
 class TorchSource(ProfileSource):
@@ -63,7 +67,7 @@ class TorchSource(ProfileSource):
             work=steps.work,
             calls=calls,
             stray_s=float(timed[:, marked.owner < 0].sum(axis=1).mean()),
-            notes=notes,
+            notes=tuple(f"{phase}: {note}" for note in notes),
         )
 
 
@@ -105,13 +109,8 @@ def marked_launches(steps: Steps) -> MarkedLaunches:
         calls = record(steps, with_data=False)
 
     launches = _profiled(run, [ProfilerActivity.CPU, ProfilerActivity.CUDA])
-    numbers = np.array(
-        [int(name[len(MARK) :]) if name.startswith(MARK) else -1 for name in launches.ranges]
-        or [-1]
-    )
-    owner = np.where(launches.range >= 0, numbers[launches.range], -1)
-    known = np.isin(owner, list(calls))
-    owner = np.where(known, owner, -1)
+    owner = owners(launches, calls)
+    known = owner >= 0
     inside = slice(int(np.argmax(known)), len(known) - int(np.argmax(known[::-1])))
     return MarkedLaunches(
         calls=calls,
@@ -120,6 +119,25 @@ def marked_launches(steps: Steps) -> MarkedLaunches:
         duration_s=launches.duration_s[inside],
         lost=launches.lost,
     )
+
+
+def owners(launches: Launches, calls: Mapping[int, RecordedCall]) -> NDArray[np.intp]:
+    """Return the number of the call that launched each kernel; -1 where none of ``calls`` did.
+
+    PyTorch launches a sum over ranks within a range of its own, inside of ours. Such kernels run
+    one after the other on one stream, so the n-th is of the n-th sum.
+    """
+    numbers = np.array(
+        [int(name[len(MARK) :]) if name.startswith(MARK) else -1 for name in launches.ranges]
+        or [-1]
+    )
+    owner = np.where(launches.range >= 0, numbers[launches.range], -1)
+    owner = np.where(np.isin(owner, list(calls)), owner, -1)
+    kernels = np.flatnonzero([name.startswith(COLLECTIVE) for name in launches.names])
+    sums = [number for number in sorted(calls) if calls[number].operator.name == ALL_REDUCE]
+    if len(kernels) == len(sums):
+        owner[kernels] = sums
+    return owner.astype(np.intp)
 
 
 def timed_launches(
@@ -152,11 +170,20 @@ def timed_launches(
         durations = launches.duration_s[last].reshape(_TIMED, num)
         notes += _overlaps(launches, last)
         return durations, tuple(notes)
-    notes.append(
-        "Two executions launched different kernels; times are of one execution, at the mean pace "
-        "of all kernels of a name."
-    )
+    notes.append(_differing(marked.names, names.tolist()[-num:]))
     return paced_by_name(marked, launches)[None, :], tuple(notes)
+
+
+def _differing(marked: Sequence[str], timed: Sequence[str]) -> str:
+    """Say that executions differ, and in which kernels most."""
+    more, fewer = Counter(marked), Counter(timed)
+    more.subtract(fewer)
+    most = sorted(more.items(), key=lambda item: -abs(item[1]))[:_MOST_NAMED]
+    found = "; ".join(f"{count:+d} x {name[:60]}" for name, count in most if count)
+    return (
+        "Two executions launched different kernels; times are of one execution, at the mean pace "
+        f"of all kernels of a name. The marked one had {found or 'the same in another order'}."
+    )
 
 
 def _overlaps(launches: Launches, last: slice) -> list[str]:

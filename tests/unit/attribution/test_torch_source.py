@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from kineto_traces import host, kernel, write_trace
 
-from joulelab.attribution.kineto import Launches, Signature
-from joulelab.attribution.torch_source import MarkedLaunches, paced_by_name
+from joulelab.attribution import torch_source
+from joulelab.attribution.kineto import Launches, Signature, read_trace
+from joulelab.attribution.torch_calls import MARK, RecordedCall, Steps
+from joulelab.attribution.torch_source import MarkedLaunches, owners, paced_by_name
+from joulelab.tracing.program import ALL_REDUCE, Operator
 
 
 def launches(*kernels):
@@ -48,3 +52,51 @@ def test_a_kernel_that_the_warm_run_did_not_launch_keeps_its_own_time():
     paced_s = paced_by_name(marked(("only once", 30e-6)), launches(("gemm", 40e-6)))
 
     assert paced_s == pytest.approx([30e-6])
+
+
+SUM = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+IN_ORDER = (("gemm", 0), (SUM, None), ("add", 2), (SUM, None))
+
+
+def traced(folder, kernels=IN_ORDER):
+    """Kernels as they come: each from a marked call; sums within PyTorch's own range in theirs."""
+    events = []
+    for place, (name, number) in enumerate(kernels):
+        start_us, call = 100.0 * place, place if number is None else number
+        events.append(host("user_annotation", f"{MARK}{call}", start_us, 50.0))
+        if number is None:
+            events.append(host("user_annotation", "nccl:all_reduce", start_us + 5, 30.0))
+        events.append(
+            host("cuda_runtime", "cudaLaunchKernelExC", start_us + 10, 1.0, correlation=place + 1)
+        )
+        events.append(kernel(name, start_us + 20, 5.0, place + 1))
+    return read_trace(write_trace(folder / "trace.json", events))
+
+
+def call_of(name):
+    operator = Operator(name=name, kind="copy", flop=0.0, read_b=1.0, weight_b=0.0, written_b=1.0)
+    return RecordedCall(operator=operator, kernel=name, function=None)
+
+
+def test_kernels_of_sums_belong_to_the_sums_that_launched_them(tmp_path):
+    calls = dict(enumerate(map(call_of, ("mm", ALL_REDUCE, "add", ALL_REDUCE))))
+
+    assert owners(traced(tmp_path), calls).tolist() == [0, 1, 2, 3]
+
+
+def test_kernels_of_sums_that_are_not_those_recorded_belong_to_none(tmp_path):
+    calls = dict(enumerate(map(call_of, ("mm", ALL_REDUCE, "add"))))
+
+    assert owners(traced(tmp_path), calls).tolist() == [0, -1, 2, -1]
+
+
+def test_executions_that_differ_say_in_which_kernels(monkeypatch):
+    """Half of the time was once of kernels that only the marked execution had."""
+    once = marked(("gemm", 1e-6), ("copy", 1e-6), ("copy", 1e-6))
+    warm = launches(*[("gemm", 1e-6), ("copy", 1e-6), ("add", 1e-6)] * 6)
+    monkeypatch.setattr(torch_source, "_profiled", lambda *_: warm)
+
+    _, notes = torch_source.timed_launches(Steps(once=int, whole=int), once, 1.0)
+
+    (note,) = notes
+    assert "The marked one had +1 x copy; -1 x add." in note

@@ -1,0 +1,107 @@
+"""Measure the distinct kernels of a program alone, each once, and at the pace of the program."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from joulelab.attribution.metered import by_board
+from joulelab.attribution.pacing import ClockFactor, pauses_s
+from joulelab.attribution.profile import PhaseProfile
+from joulelab.attribution.replay import Replay, ReplaySettings
+from joulelab.bench import Bench
+from joulelab.core.configuration import Configuration
+from joulelab.core.measurement import Measurement
+from joulelab.core.point import OperatingPoint
+from joulelab.core.procedure import Procedure
+from joulelab.core.trial import Trial
+from joulelab.workloads import WORKLOADS
+
+REPLAY = Procedure(
+    idle_s=3.0, warmup_min_s=0.4, warmup_max_s=0.6, window_s=0.4, min_windows=2, limit_s=1.0
+)
+"""How replays are measured: kernels are steady within tenths of a second, and there are many."""
+_REPLAY = "kernel-replay"
+"""What replays are called among this process's programs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replays:
+    """Kernels that were measured alone, by name."""
+
+    measured: Mapping[str, Measurement] = field(default_factory=dict)
+    # The pause after each launch, in seconds, of those that were measured at the program's pace.
+    pauses_s: Mapping[str, float] = field(default_factory=dict)
+
+    def by_board(self, num_boards: int) -> "list[Replays]":
+        """Return what was measured on each board."""
+        return [replace(self, measured=own) for own in by_board(self.measured, num_boards)]
+
+    def and_those_of(self, other: "Replays") -> "Replays":
+        """Return both; ``other`` goes before."""
+        return Replays(
+            measured={**self.measured, **other.measured},
+            pauses_s={**self.pauses_s, **other.pauses_s},
+        )
+
+
+class Replayer:
+    """Replays what is not known yet at a point, and knows it from then on.
+
+    ``say`` is told which kernel it is at.
+    """
+
+    def __init__(self, bench: Bench, num_boards: int, say: Callable[[str], object]) -> None:
+        self._bench, self._num_boards, self._say = bench, num_boards, say
+        self._known: dict[OperatingPoint, Replays] = {}
+        self._number: int | None = None
+
+    def hear(self, step: str) -> bool:
+        """Say which kernel a step of the bench is of; return whether it is one of a replay."""
+        if self._number is not None and step.endswith(": warming up"):
+            self._number += 1
+            self._say(f"Replaying kernel {self._number}: {step.partition(':')[0]}")
+        return self._number is not None
+
+    def replays(
+        self,
+        configuration: Configuration,
+        phase: str,
+        measured: Mapping[str, Measurement],
+        profiles: Sequence[PhaseProfile],
+        factor: ClockFactor,
+    ) -> Replays:
+        """Return the kernels of a phase, or of all, alone; ``measured`` is the program itself."""
+        known = self._known.get(configuration.point, Replays())
+        settings = ReplaySettings(
+            program=configuration.workload,
+            knobs=json.dumps(dict(configuration.knobs)),
+            phases=phase,
+            known="\n".join(known.measured),
+            tensor_parallel=self._num_boards,
+        )
+        found = Replays(measured=self._measured(settings, configuration.point))
+        (first, *_) = found.by_board(self._num_boards)
+        if pauses := pauses_s(first.measured, measured, profiles, factor):
+            paced = self._measured(
+                replace(settings, pauses=json.dumps(pauses)), configuration.point
+            )
+            valid = {name: one for name, one in paced.items() if one.valid}
+            paused = {name: pauses[name] for name in valid}
+            found = found.and_those_of(Replays(measured=valid, pauses_s=paused))
+        self._known[configuration.point] = known = known.and_those_of(found)
+        return known
+
+    def _measured(self, settings: ReplaySettings, point: OperatingPoint) -> dict[str, Measurement]:
+        WORKLOADS.programs.hold(_REPLAY, Replay)
+        asked = Configuration.of(_REPLAY, settings, point)
+        self._number = 0
+        try:
+            records = self._bench.measure(trial_of(asked), procedure=REPLAY)
+        finally:
+            self._number = None
+        return {record.measurement.phase: record.measurement for record in records}
+
+
+def trial_of(configuration: Configuration) -> Trial:
+    """Return the trial that measures a configuration for an attribution."""
+    return Trial(study="attribution", name=configuration.workload, configuration=configuration)

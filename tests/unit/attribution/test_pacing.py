@@ -1,0 +1,92 @@
+"""Kernels that the power limit slows when they are alone, on a simulated GPU."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from planted_attributions import attribute
+
+from joulelab.attribution import replays
+from joulelab.attribution.pacing import pauses_s
+from joulelab.attribution.replayed import clock_factor
+from joulelab.hardware import GPUS
+
+KNOBS = {"model": "bloom-560m", "batch": 32, "new_tokens": 2, "precision": "fp16"}
+GPU = "h100_sxm"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """An attribution, and its kernels alone before any pause."""
+    alone = {}
+
+    def seen(measured, *others):
+        alone.update(measured)
+        return pauses_s(measured, *others)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(replays, "pauses_s", seen)
+        attribution, _ = attribute(tmp_path_factory.mktemp("paced"), knobs=KNOBS, gpu=GPU)
+    return attribution, alone
+
+
+def slowed(found):
+    attribution, alone = found
+    program = attribution.measured["prefill"].observed.sm_clock_mhz
+    calls = {call.kernel for call in attribution.phase("prefill").profile.calls}
+    return {
+        name: (read.observed.sm_clock_mhz, attribution.replays[name].observed.sm_clock_mhz, program)
+        for name, read in alone.items()
+        if name in calls and read.observed.sm_clock_mhz < 0.98 * program
+    }
+
+
+def test_pauses_bring_kernels_to_the_clock_of_the_program(found):
+    clocks = slowed(found)
+
+    assert len(clocks) >= 3  # products of matrices
+    for alone, paused, program in clocks.values():
+        assert abs(paused / program - 1) < 0.4 * abs(alone / program - 1)
+
+
+def test_a_paused_kernel_has_the_power_of_the_program_or_no_limit_near(found):
+    attribution, alone = found
+    run_w = attribution.measured["prefill"].power_w
+
+    for name in slowed(found):
+        paused_w = attribution.replays[name].power_w
+        assert paused_w < 0.98 * alone[name].power_w
+        assert paused_w == pytest.approx(max(run_w, 0.75 * alone[name].power_w), rel=0.1)
+
+
+def test_kernels_at_the_clock_of_the_program_are_not_measured_again(found):
+    attribution, alone = found
+
+    for name in alone.keys() - slowed(found).keys():
+        assert attribution.replays[name] == alone[name]
+
+
+def test_parts_close_where_the_limit_slows_kernels_alone(found):
+    assert abs(found[0].phase("prefill").closure) < 0.02
+
+
+def pauses_of(found, **observed):
+    """The pauses that a product gets, with what was observed of it alone replaced."""
+    attribution, alone = found
+    name = next(iter(slowed(found)))
+    read = replace(alone[name], observed=replace(alone[name].observed, **observed))
+    profiles = [phase.profile for phase in attribution.phases]
+    factor = partial(clock_factor, GPUS[GPU])
+    return pauses_s({name: read}, attribution.measured, profiles, factor)
+
+
+def test_what_is_slower_the_more_rests_the_longer(found):
+    (much,) = pauses_of(found, sm_clock_mhz=1200.0).values()
+    (little,) = pauses_of(found, sm_clock_mhz=1700.0).values()
+
+    assert much > little > 0
+
+
+@pytest.mark.parametrize("clock_mhz", [None, 1980.0])
+def test_without_a_lower_clock_there_is_no_pause(found, clock_mhz):
+    assert pauses_of(found, sm_clock_mhz=clock_mhz) == {}
