@@ -12,7 +12,7 @@ from typing_extensions import override
 from joulelab.attribution.pacing import ClockFactor
 from joulelab.attribution.prices import WAITS, WAITS_U, Array, Prices, Pricing, Solution, prior_of
 from joulelab.attribution.profile import KernelCall, PhaseProfile
-from joulelab.attribution.replays import Replays
+from joulelab.attribution.replayer import Replays
 from joulelab.core.measurement import Measurement
 from joulelab.errors import MeasurementError
 from joulelab.hardware import GpuSpec

@@ -14,7 +14,7 @@ from joulelab.attribution.prices import Pricing
 from joulelab.attribution.profile import PhaseProfile
 from joulelab.attribution.reconciled import board_phases, of_boards, with_waiting
 from joulelab.attribution.replayed import Replayed, clock_factor
-from joulelab.attribution.replays import Replayer, Replays, trial_of
+from joulelab.attribution.replayer import Replayer, Replays, trial_of
 from joulelab.attribution.simulated_source import SimulatedSource
 from joulelab.attribution.traced import traced_program
 from joulelab.bench import Bench

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from planted_attributions import attribute
 
-from joulelab.attribution import replays
+from joulelab.attribution import replayer
 from joulelab.attribution.pacing import pauses_s
 from joulelab.attribution.replayed import clock_factor
 from joulelab.hardware import GPUS
@@ -25,7 +25,7 @@ def found(tmp_path_factory):
         return pauses_s(measured, *others)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(replays, "pauses_s", seen)
+        patched.setattr(replayer, "pauses_s", seen)
         attribution, _ = attribute(tmp_path_factory.mktemp("paced"), knobs=KNOBS, gpu=GPU)
     return attribution, alone
 
