@@ -12,8 +12,7 @@ from joulelab.devices.base import Device
 from joulelab.devices.control import Control
 from joulelab.devices.knobs import check_point
 from joulelab.errors import JouleLabError
-from joulelab.governor.account import Account
-from joulelab.governor.choosing import Chooser
+from joulelab.governor.choosing import Account, Chooser
 from joulelab.governor.comparison import Block, Schedule
 from joulelab.governor.law import BoardFigures
 from joulelab.governor.observing import CAPPED, HOT, Observation, Observer
