@@ -25,10 +25,9 @@ from joulelab.errors import ConfigError
 from joulelab.governor import STRATEGIES
 from joulelab.governor.comparison import Comparison, Estimate
 from joulelab.governor.governor import Governor
-from joulelab.governor.live import Live
 from joulelab.governor.loads import SimulatedLoad, stages_of
 from joulelab.governor.progress import ServerProgress
-from joulelab.governor.report import GovernorReport, PhaseReport
+from joulelab.governor.report import GovernorReport, Live, PhaseReport
 from joulelab.governor.rules import Rules
 from joulelab.governor.session import borrowed, govern_child, govern_load, govern_time, governor_of
 from joulelab.governor.strategy import Strategy
