@@ -15,12 +15,19 @@ from joulelab.errors import JouleLabError
 from joulelab.governor.choosing import Account, Chooser
 from joulelab.governor.comparison import Block, Schedule
 from joulelab.governor.law import BoardFigures
-from joulelab.governor.observing import CAPPED, HOT, Observation, Observer
+from joulelab.governor.observing import (
+    CAPPED,
+    HOT,
+    Looking,
+    Observation,
+    Observer,
+    Steadiness,
+    Tenants,
+)
 from joulelab.governor.outlook import Outlook, candidate_points
 from joulelab.governor.phase import DEFAULT, Phase, Recogniser
 from joulelab.governor.rules import Rules
 from joulelab.governor.strategy import Strategy
-from joulelab.governor.watching import Looking, Steadiness, Tenants
 from joulelab.hardware import spec_for
 from joulelab.sampling.background import Background
 
