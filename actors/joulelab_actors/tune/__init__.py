@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from joulelab_actors.tune.own import measuring
-    from joulelab_actors.tune.strategy_searcher import StrategySearcher
+    from joulelab_actors.tune.own import StrategySearcher, measuring
 
 __all__ = ["StrategySearcher", "measuring"]
 
