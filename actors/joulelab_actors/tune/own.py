@@ -1,4 +1,4 @@
-"""Doors for a Tuner of one's own: a trainable on pinned GPUs, and our strategies as its algorithms."""
+"""Doors for a Tuner of one's own: a trainable on pinned GPUs, and strategies as its algorithms."""
 
 import json
 from collections.abc import Generator, Mapping

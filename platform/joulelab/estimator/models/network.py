@@ -1,4 +1,4 @@
-"""Trace a network on fake tensors, say clearly why if that is impossible, and change it to save memory."""
+"""Trace a network on fake tensors, say why if that is impossible, and change it to save memory."""
 
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
