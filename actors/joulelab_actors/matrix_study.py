@@ -8,7 +8,7 @@ from rich.console import Console
 
 from joulelab.analysis.cell_report import matrix_table
 from joulelab.analysis.conclude import conclude_matrix
-from joulelab.analysis.matrix import Matrix, phases_of
+from joulelab.analysis.matrix import Matrix
 from joulelab.core.bounds import MOST_S, check_positive
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
@@ -19,6 +19,7 @@ from joulelab.errors import INTERRUPTED, ConfigError
 from joulelab.study.schedule import MACHINERY
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study_lock import StudyLock
+from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import require_count
 from joulelab_actors.laboratory import Laboratory
 
@@ -116,7 +117,9 @@ def plan_lines(matrix: Matrix, procedure: Procedure, *, repeats: int) -> list[st
                 continue
             took_s = estimate_s(case.configuration, variant.prepare_s, procedure, repeats)
             total_s += took_s
-            lines.append(f"{cell}{took_s:5.0f} s  {' '.join(phases_of(case.configuration))}")
+            lines.append(
+                f"{cell}{took_s:5.0f} s  {' '.join(WORKLOADS.of(case.configuration).phases)}"
+            )
     cells = sum(case.configuration is not None for _, grid in matrix for case in grid.cases)
     return [*lines, f"{cells} cells to measure, some {total_s:.0f} s ({total_s / 60:.0f} min)."]
 
@@ -128,7 +131,7 @@ def estimate_s(
     windows_s = procedure.min_windows * procedure.window_s
     phase_s = procedure.warmup_max_s + windows_s + _BETWEEN_S
     around_s = procedure.settle_s + procedure.idle_s + _BETWEEN_S
-    return prepare_s + repeats * (around_s + len(phases_of(configuration)) * phase_s)
+    return prepare_s + repeats * (around_s + len(WORKLOADS.of(configuration).phases) * phase_s)
 
 
 def rest_of_matrix(
