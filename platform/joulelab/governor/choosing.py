@@ -9,8 +9,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.governor.observing import Observation
 from joulelab.governor.outlook import Curves, Outlook, merged_time
 from joulelab.governor.phase import DEFAULT, Phase
-from joulelab.governor.rules import Rules
-from joulelab.governor.strategy import Array, Situation, Strategy
+from joulelab.governor.strategy import Array, Rules, Situation, Strategy
 
 
 class Account:

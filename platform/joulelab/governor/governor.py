@@ -26,8 +26,7 @@ from joulelab.governor.observing import (
 )
 from joulelab.governor.outlook import Outlook, candidate_points
 from joulelab.governor.phase import DEFAULT, Phase, Recogniser
-from joulelab.governor.rules import Rules
-from joulelab.governor.strategy import Strategy
+from joulelab.governor.strategy import Rules, Strategy
 from joulelab.hardware import spec_for
 from joulelab.sampling.background import Background
 

@@ -10,7 +10,7 @@ from joulelab.errors import MeasurementError
 from joulelab.governor.comparison import Comparison, compare
 from joulelab.governor.governor import Governor
 from joulelab.governor.phase import Phase
-from joulelab.governor.rules import Rules
+from joulelab.governor.strategy import Rules
 from joulelab.objectives import without_quality
 
 UNSTEADY = (

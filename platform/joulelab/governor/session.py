@@ -15,8 +15,7 @@ from joulelab.governor.governor import Governor
 from joulelab.governor.loads import SimulatedLoad
 from joulelab.governor.observing import Tenants
 from joulelab.governor.report import GovernorReport, report
-from joulelab.governor.rules import Rules
-from joulelab.governor.strategy import Strategy
+from joulelab.governor.strategy import Rules, Strategy
 from joulelab.guard.control import GuardedControl
 from joulelab.monitor.sensors import OwnProcesses
 from joulelab.running.child import Child

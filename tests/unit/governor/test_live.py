@@ -12,7 +12,7 @@ from joulelab.governor.governor import Governor
 from joulelab.governor.loads import SimulatedLoad, stages_of
 from joulelab.governor.observing import Tenants
 from joulelab.governor.report import AGAIN_S, Live
-from joulelab.governor.rules import Rules
+from joulelab.governor.strategy import Rules
 from joulelab.monitor.sensors import OwnProcesses
 
 
