@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from joulelab.analysis.baseline import BaselineRow, baseline_rows
 from joulelab.analysis.knob_grid import Axis, Case, KnobGrid, knob_grid
-from joulelab.analysis.table import Columns, Frame, frame
+from joulelab.analysis.table import Columns
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
@@ -125,11 +125,6 @@ def matrix_rows(matrix: Matrix, measurements: Sequence[Measurement]) -> tuple[Ma
         for case in grid.cases
         for row in _rows(variant, case, groups)
     )
-
-
-def matrix_frame(rows: Sequence[MatrixRow]) -> Frame:
-    """List every cell, phase by phase, those without figures with the reason."""
-    return frame(COLUMNS, rows, digits=6)
 
 
 def _rows(

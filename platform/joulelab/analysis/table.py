@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,8 +137,9 @@ def plain(text: object) -> str:
 
 
 def plus_minus(value: float, u: float, decimals: int) -> str:
-    """Write a number and its uncertainty to so many decimals."""
-    return f"{value:.{decimals}f} {PLUS_MINUS} {u:.{decimals}f}"
+    """Write a number and its uncertainty, unless that has no end, to so many decimals."""
+    number = f"{value:.{decimals}f}"
+    return f"{number} {PLUS_MINUS} {u:.{decimals}f}" if isfinite(u) else number
 
 
 def fitting(
