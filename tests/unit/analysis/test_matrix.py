@@ -12,12 +12,13 @@ from joulelab import EnergyWindow
 from joulelab.analysis.cell_report import can_plot_matrix, matrix_figure, matrix_table
 from joulelab.analysis.conclude import conclude_matrix, report_anew
 from joulelab.analysis.matrix import (
+    COLUMNS,
     Variant,
     configurations,
-    matrix_frame,
     matrix_rows,
 )
 from joulelab.analysis.style import save_png_and_svg
+from joulelab.analysis.table import frame
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.csv_table import read_csv_table
@@ -103,7 +104,7 @@ def test_the_csv_holds_figures_reasons_and_the_knobs_to_measure_it_again(tmp_pat
     [configuration] = configurations(cells)
     rows = matrix_rows(cells, [measured(configuration, "gemm", 3.0, cap_share=0.9)])
 
-    matrix_frame(rows).write(tmp_path / "table.csv")
+    frame(COLUMNS, rows, digits=6).write(tmp_path / "table.csv")
 
     first, second = read_csv_table(tmp_path / "table.csv")
     assert float(first["energy_per_unit_j"]) == 3.0
