@@ -149,12 +149,16 @@ def fitting(
 
     ``lay`` makes it without the columns of some heads; those of ``less_wanted`` go first to last.
     """
-    boundless = console.options.update(max_width=1000)
     for num in range(len(less_wanted) + 1):
         table = lay(less_wanted[:num])
-        if Measurement.get(console, boundless, table).maximum <= console.width:
+        if width_of(table, console) <= console.width:
             break
     return table
+
+
+def width_of(table: Table, console: Console) -> int:
+    """Return how many characters a line of ``table`` takes where there is no bound."""
+    return Measurement.get(console, console.options.update(max_width=1000), table).maximum
 
 
 def grid_table(title: str, *columns: Column, padding: PaddingDimensions) -> Table:
