@@ -8,7 +8,7 @@ from rich.console import Console
 
 from joulelab.analysis.cell_report import matrix_table
 from joulelab.analysis.conclude import conclude_matrix
-from joulelab.analysis.matrix import Matrix
+from joulelab.analysis.matrix import Matrix, configurations
 from joulelab.core.bounds import MOST_S, check_positive
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
@@ -120,8 +120,8 @@ def plan_lines(matrix: Matrix, procedure: Procedure, *, repeats: int) -> list[st
             lines.append(
                 f"{cell}{took_s:5.0f} s  {' '.join(WORKLOADS.of(case.configuration).phases)}"
             )
-    cells = sum(case.configuration is not None for _, grid in matrix for case in grid.cases)
-    return [*lines, f"{cells} cells to measure, some {total_s:.0f} s ({total_s / 60:.0f} min)."]
+    num = len(configurations(matrix))
+    return [*lines, f"{num} cells to measure, some {total_s:.0f} s ({total_s / 60:.0f} min)."]
 
 
 def estimate_s(
@@ -152,12 +152,7 @@ def rest_of_matrix(
 
 def _trials(study: str, matrix: Matrix, repeats: int) -> list[Trial]:
     """Plan one trial for each repeat of each cell; of equal cells of two variants, one is kept."""
-    found = {
-        case.configuration: None
-        for _, grid in matrix
-        for case in grid.cases
-        if case.configuration is not None
-    }
+    found = dict.fromkeys(configurations(matrix))
     if not found:
         raise ConfigError("There is nothing to measure: the workloads refuse every cell.")
     check_plan(repeats, num_configurations=len(found))
