@@ -82,9 +82,8 @@ def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial
     left = []
     for trial in trials:
         name = _name_for(trial.name, trial.device_name)
-        if phases[name, trial.configuration.config_hash] != set(
-            WORKLOADS.of(trial.configuration).phases
-        ):
+        asked = trial.configuration
+        if phases[name, asked.config_hash] != set(WORKLOADS.of(asked).phases):
             left.append(replace(trial, attempt=attempts[name]))
     return left
 
