@@ -31,7 +31,7 @@ from joulelab.devices.simulated.board import Board
 from joulelab.governor import STRATEGIES
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import LOADS, SimulatedLoad, stages_of
-from joulelab.governor.rules import Rules
+from joulelab.governor.strategy import Rules
 
 STRATEGY_NAMES = ("model", "bandit", "race-to-idle")
 LIMIT = 0.05

@@ -8,7 +8,7 @@ from joulelab.devices.simulated.board import Board
 from joulelab.governor import STRATEGIES
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import SimulatedLoad, stages_of
-from joulelab.governor.rules import Rules
+from joulelab.governor.strategy import Rules
 
 
 @dataclass

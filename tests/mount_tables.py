@@ -4,7 +4,7 @@ import os
 
 import psutil
 
-from joulelab.tracking.mounts import default_store
+from joulelab.tracking.study_lock import default_store
 
 
 def mounted(folder, kind, options, proc, monkeypatch):

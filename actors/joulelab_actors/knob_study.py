@@ -111,5 +111,5 @@ class KnobOptions(Generic[Settings]):
 
 def network_of(configuration: Configuration) -> Hashable:
     """Return what tells the network of ``configuration`` from others."""
-    workload = WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs))
+    workload = WORKLOADS.of(configuration)
     return workload.network_key if isinstance(workload, NetworkWorkload) else configuration.knobs

@@ -31,9 +31,8 @@ from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.addresses import connectable, discreet
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
-from joulelab.tracking.mounts import default_store
 from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore
-from joulelab.tracking.study_lock import StudyLock
+from joulelab.tracking.study_lock import StudyLock, default_store
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.parcel import Parcel, pack
 from joulelab_actors.gpu_actor import NAME_TIMEOUT_S, enlisted

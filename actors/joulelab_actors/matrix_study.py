@@ -8,7 +8,7 @@ from rich.console import Console
 
 from joulelab.analysis.cell_report import matrix_table
 from joulelab.analysis.conclude import conclude_matrix
-from joulelab.analysis.matrix import Matrix, phases_of
+from joulelab.analysis.matrix import Matrix, configurations
 from joulelab.core.bounds import MOST_S, check_positive
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
@@ -19,6 +19,7 @@ from joulelab.errors import INTERRUPTED, ConfigError
 from joulelab.study.schedule import MACHINERY
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study_lock import StudyLock
+from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import require_count
 from joulelab_actors.laboratory import Laboratory
 
@@ -116,9 +117,11 @@ def plan_lines(matrix: Matrix, procedure: Procedure, *, repeats: int) -> list[st
                 continue
             took_s = estimate_s(case.configuration, variant.prepare_s, procedure, repeats)
             total_s += took_s
-            lines.append(f"{cell}{took_s:5.0f} s  {' '.join(phases_of(case.configuration))}")
-    cells = sum(case.configuration is not None for _, grid in matrix for case in grid.cases)
-    return [*lines, f"{cells} cells to measure, some {total_s:.0f} s ({total_s / 60:.0f} min)."]
+            lines.append(
+                f"{cell}{took_s:5.0f} s  {' '.join(WORKLOADS.of(case.configuration).phases)}"
+            )
+    num = len(configurations(matrix))
+    return [*lines, f"{num} cells to measure, some {total_s:.0f} s ({total_s / 60:.0f} min)."]
 
 
 def estimate_s(
@@ -128,7 +131,7 @@ def estimate_s(
     windows_s = procedure.min_windows * procedure.window_s
     phase_s = procedure.warmup_max_s + windows_s + _BETWEEN_S
     around_s = procedure.settle_s + procedure.idle_s + _BETWEEN_S
-    return prepare_s + repeats * (around_s + len(phases_of(configuration)) * phase_s)
+    return prepare_s + repeats * (around_s + len(WORKLOADS.of(configuration).phases) * phase_s)
 
 
 def rest_of_matrix(
@@ -149,12 +152,7 @@ def rest_of_matrix(
 
 def _trials(study: str, matrix: Matrix, repeats: int) -> list[Trial]:
     """Plan one trial for each repeat of each cell; of equal cells of two variants, one is kept."""
-    found = {
-        case.configuration: None
-        for _, grid in matrix
-        for case in grid.cases
-        if case.configuration is not None
-    }
+    found = dict.fromkeys(configurations(matrix))
     if not found:
         raise ConfigError("There is nothing to measure: the workloads refuse every cell.")
     check_plan(repeats, num_configurations=len(found))

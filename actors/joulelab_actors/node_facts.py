@@ -24,7 +24,7 @@ from joulelab.guard.control import owed_on
 from joulelab.guard.start import may_start, nobody_listens
 from joulelab.provenance import joulelab_version
 from joulelab.tracking.durable import check_folder
-from joulelab.tracking.mounts import has_local_locks, kind_of
+from joulelab.tracking.study_lock import has_local_locks, kind_of
 from joulelab_actors.code_version import code_version
 
 _PATIENCE_S = 5.0

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from joulelab.core.procedure import Procedure
     from joulelab.core.trace import PowerTrace
     from joulelab.errors import JouleLabError
-    from joulelab.governor.rules import Rules
     from joulelab.governor.session import govern
+    from joulelab.governor.strategy import Rules
     from joulelab.monitor import Monitor, Window, measured
     from joulelab.runner import measure, sweep
     from joulelab.searching.constraints import Constraint
@@ -80,7 +80,7 @@ _HOMES = {
     "PhaseCost": "core.cost",
     "PowerTrace": "core.trace",
     "Procedure": "core.procedure",
-    "Rules": "governor.rules",
+    "Rules": "governor.strategy",
     "Window": "monitor",
     "Workload": "workloads.base",
     "WorkloadCost": "core.cost",

@@ -4,16 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from joulelab_actors.tune.own import measuring
-    from joulelab_actors.tune.strategy_searcher import StrategySearcher
+    from joulelab_actors.tune.own import StrategySearcher, measuring
 
 __all__ = ["StrategySearcher", "measuring"]
-
-_HOMES = {"StrategySearcher": "strategy_searcher", "measuring": "own"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is asked for: processes of trials need none of it."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.own"), name)

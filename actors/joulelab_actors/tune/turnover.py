@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.trial import Trial
-from joulelab_actors.tune.exchange import Result
+from joulelab_actors.tune.trainable import Result
 
 Key = tuple[Configuration, int]
 """A configuration and the number of its repeat: what a study measures once."""

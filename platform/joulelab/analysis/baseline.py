@@ -7,7 +7,7 @@ from math import hypot
 from rich.table import Table
 
 from joulelab.analysis.quantities import quantity, uncertain
-from joulelab.analysis.table import Columns, Frame, frame, numbers, quiet_table
+from joulelab.analysis.table import Columns, numbers, quiet_table
 from joulelab.analysis.wording import varying
 from joulelab.core.configuration import KnobValue
 from joulelab.core.grouping import grouped_by
@@ -49,7 +49,7 @@ class BaselineRow:
 
 
 COLUMNS: Columns = {field.name: field.name for field in fields(BaselineRow)}
-"""Columns of the CSV, in SI units; what is not known is empty."""
+"""Columns of the CSV, in SI units; what is not known is empty, knobs are ``name=value``."""
 
 
 def baseline_rows(measurements: Sequence[Measurement]) -> tuple[BaselineRow, ...]:
@@ -58,11 +58,6 @@ def baseline_rows(measurements: Sequence[Measurement]) -> tuple[BaselineRow, ...
         measurements, lambda m: (m.device.name, m.configuration.config_hash, m.phase)
     )
     return tuple(sorted(map(_row, groups.values()), key=_order))
-
-
-def baseline_frame(rows: Sequence[BaselineRow]) -> Frame:
-    """List ``rows``; knobs become ``name=value`` pairs."""
-    return frame(COLUMNS, rows, digits=6)
 
 
 def _order(row: BaselineRow) -> tuple[str, list[str]]:

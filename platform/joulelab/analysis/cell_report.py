@@ -16,11 +16,11 @@ from joulelab.analysis.knob_grid import Panel
 from joulelab.analysis.knob_report import knob_sections
 from joulelab.analysis.knob_study import KnobPhase, analyse_knobs
 from joulelab.analysis.knob_wording import conclude_formats, sentence
-from joulelab.analysis.matrix import OUTCOMES, Matrix, MatrixRow, configurations, matrix_frame
+from joulelab.analysis.matrix import COLUMNS, OUTCOMES, Matrix, MatrixRow, configurations
 from joulelab.analysis.quantities import PLUS_MINUS
 from joulelab.analysis.study_report import StudyReport
 from joulelab.analysis.style import BEST, CAPPED, COVERAGE, CURVE, INK, PAPER, in_style, note, tidy
-from joulelab.analysis.table import numbers, quiet_table, words
+from joulelab.analysis.table import frame, numbers, quiet_table, words
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.study import Answer, StudyHeader
 
@@ -38,7 +38,7 @@ def baseline_report(measurements: Sequence[Measurement], header: StudyHeader | N
         title=answer,
         answer=Answer(note=answer),
         table=BASELINE_TABLE,
-        frame=baseline.baseline_frame(rows),
+        frame=frame(baseline.COLUMNS, rows, digits=6),
         figures={BASELINE_PLOT: partial(baseline_figure, valid)} if valid else {},
         overview=baseline.baseline_table(rows),
         measurements=measurements,
@@ -63,7 +63,7 @@ def matrix_report(
         title=answer,
         answer=Answer(note=answer),
         table=TABLE,
-        frame=matrix_frame(rows),
+        frame=frame(COLUMNS, rows, digits=6),
         figures={PLOT: partial(matrix_figure, rows)} if can_plot_matrix(rows) else {},
         sections=knob_sections(phases, _PANELS, measurements),
         overview=matrix_table(rows),

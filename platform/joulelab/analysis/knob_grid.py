@@ -202,10 +202,7 @@ def scored(grid: KnobGrid) -> tuple[tuple[Quality, ...], ...]:
         return ()
     kind = SUBJECTS[grid.workload]
     metrics = [METRICS[name].from_knobs({}) for name in kind.metrics]
-    made = [
-        WORKLOADS[grid.workload].from_knobs(dict(configuration.knobs)).settings
-        for configuration in grid.configurations
-    ]
+    made = [WORKLOADS.of(configuration).settings for configuration in grid.configurations]
     rows = evaluate(grid.workload, made, metrics, kind.read_data(None))
     return tuple(
         tuple(

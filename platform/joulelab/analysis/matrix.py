@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from joulelab.analysis.baseline import BaselineRow, baseline_rows
 from joulelab.analysis.knob_grid import Axis, Case, KnobGrid, knob_grid
-from joulelab.analysis.table import Columns, Frame, frame
+from joulelab.analysis.table import Columns
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
@@ -116,12 +116,6 @@ def configurations(matrix: Matrix) -> tuple[Configuration, ...]:
     return tuple(case.configuration for case in cases if case.configuration is not None)
 
 
-def phases_of(configuration: Configuration) -> tuple[str, ...]:
-    """Return the phases that are measured of ``configuration``."""
-    workload = WORKLOADS[configuration.workload]
-    return workload.from_knobs(dict(configuration.knobs)).phases
-
-
 def matrix_rows(matrix: Matrix, measurements: Sequence[Measurement]) -> tuple[MatrixRow, ...]:
     """Say what became of every cell, phase by phase, in the order of the variants."""
     groups = grouped_by(measurements, lambda each: (each.configuration, each.phase))
@@ -133,11 +127,6 @@ def matrix_rows(matrix: Matrix, measurements: Sequence[Measurement]) -> tuple[Ma
     )
 
 
-def matrix_frame(rows: Sequence[MatrixRow]) -> Frame:
-    """List every cell, phase by phase, those without figures with the reason."""
-    return frame(COLUMNS, rows, digits=6)
-
-
 def _rows(
     variant: Variant,
     case: Case,
@@ -145,7 +134,7 @@ def _rows(
 ) -> Iterator[MatrixRow]:
     precision, *batch = case.values
     found = case.configuration
-    for phase in ("",) if found is None else phases_of(found):
+    for phase in ("",) if found is None else WORKLOADS.of(found).phases:
         group = () if found is None else groups.get((found, phase), ())
         outcome, reason = _outcome(case, group)
         yield MatrixRow(

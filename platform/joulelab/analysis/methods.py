@@ -7,7 +7,7 @@ from joulelab.analysis.knob_study import KnobPhase
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.quantities import brief, counted
 from joulelab.analysis.search_result import SearchResult
-from joulelab.analysis.search_wording import objective_name, payback
+from joulelab.analysis.search_wording import payback
 from joulelab.analysis.sweep import PhaseResult
 from joulelab.analysis.wording import boards_words, constraint_words, software_words
 from joulelab.core.configuration import KnobValue
@@ -208,7 +208,7 @@ def _search_what(result: SearchResult, measurements: Sequence[Measurement]) -> s
     kept = f", subject to {limits}, {sure}" if limits else ""
     return (
         f"The configuration of {space.workload} with the lowest "
-        f"{objective_name(result.problem)} per {result.unit}{summed} was searched for with "
+        f"{result.problem.objective.label} per {result.unit}{summed} was searched for with "
         f"{software_words(measurements)} among {len(space)} ({space.summary}, and the driver's own "
         f"clock) on {boards_words(result.boards)}{kept}."
     )

@@ -4,7 +4,7 @@ Operating points are compared within a product, by ratios. Between products ther
 figures, which carry the class of the sensors of each.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -12,7 +12,6 @@ from math import inf
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, Values, cost_of
 from joulelab.core.additive import Interval
-from joulelab.core.configuration import KnobValue
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.statistics import student_quantile
@@ -53,11 +52,7 @@ class Operated:
 
 @dataclass(frozen=True, kw_only=True)
 class SideBySide:
-    """One phase of one workload on several products.
-
-    Attributes:
-        phases: What was found on each.
-    """
+    """One phase of one workload on several products, of each what was found."""
 
     phases: tuple[PhaseResult, ...]
 
@@ -65,16 +60,6 @@ class SideBySide:
     def unit(self) -> str:
         """Unit of work, in the singular."""
         return self.phases[0].unit
-
-    @property
-    def knobs(self) -> Mapping[str, KnobValue]:
-        """Settings of the workload."""
-        return dict(self.phases[0].knobs)
-
-    @property
-    def title(self) -> str:
-        """Workload and phase, short."""
-        return self.phases[0].title
 
     @cached_property
     def points(self) -> tuple[Operated, ...]:

@@ -1,17 +1,14 @@
 """Products beside each other as a table, in words, and as numbers in SI units."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
-from math import isfinite
-from statistics import median
 
 from rich.table import Table
 
-from joulelab.analysis.listing import Closing
+from joulelab.analysis.listing import Closing, Quantity
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.products import Operated, SideBySide, power_limits_w
-from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale, uncertain
+from joulelab.analysis.quantities import PLUS_MINUS, common_scale, uncertain
 from joulelab.analysis.sweep import PhaseResult, Values, cost_of
 from joulelab.analysis.table import (
     BEST,
@@ -27,7 +24,6 @@ from joulelab.analysis.table import (
     words,
 )
 from joulelab.analysis.wording import board_words, boards_counted, point_name, set_apart
-from joulelab.core.additive import Interval
 from joulelab.core.measurement import Measurement
 from joulelab.objectives import EDP, ENERGY, OBJECTIVES, TIME
 
@@ -98,22 +94,17 @@ def products_table(
     group: SideBySide, measurements: Sequence[Measurement], without: Collection[str] = ()
 ) -> Table:
     """Lay out each product at the driver's clock and at its own best one, but some columns."""
-    columns = [
-        column
-        for name, unit, values in _costs(group)
-        if (column := _Column.of(group, name, unit, values)).name not in without
-    ]
+    columns = [_column(group, *cost) for cost in _costs(group) if cost[0] not in without]
     heads = [f"{each.name}\n{each.unit}" for each in columns]
     table = quiet_table(
         *words("", "product"), *numbers("clock\nMHz", *heads, "limit\nW"), padding=(0, 0)
     )
     for each in group.points:
-        found = [each.interval(column.values) for column in columns]
-        cells = [column.cell(value) for column, value in zip(columns, found, strict=True)]
-        if found[0] is None:
+        cells = [column.cell(each) for column in columns]
+        if each.energy_j is None:
             cells[0] = _why(each)
         limits = _limit_words(power_limits_w(each.phase, measurements), unit="")
-        mark, style = _mark(group, each) if found[0] is not None else (" ", NONE)
+        mark, style = _mark(group, each) if each.energy_j else (" ", NONE)
         product = each.phase.device_name.removeprefix("NVIDIA ")
         table.add_row(mark, product, _clock(each), *cells, limits, style=style)
     return table
@@ -159,33 +150,18 @@ def products_frame(groups: Sequence[SideBySide], measurements: Sequence[Measurem
     return frame(_COLUMNS, entries)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Column:
-    """A quantity with the prefix and the decimals that suit all products."""
+def _column(group: SideBySide, name: str, unit: str, values: Values) -> Quantity[Operated]:
+    """Write a quantity with the prefix and the decimals that suit all products."""
+    found = [value for each in group.points if (value := each.interval(values))]
+    halves = [each.half_width for each in found]
+    factor, prefix, decimals = common_scale([each.value for each in found], halves)
 
-    name: str
-    unit: str
-    values: Values
-    factor: float
-    decimals: int
-
-    @classmethod
-    def of(cls, group: SideBySide, name: str, unit: str, values: Values) -> "_Column":
-        found = [value for each in group.points if (value := each.interval(values))]
-        factor, prefix = si_scale(each.value for each in found)
-        halves = [h * factor for each in found if isfinite(h := each.half_width) and h]
-        largest = max((each.value * factor for each in found), default=1.0)
-        decimals = decimals_for(median(halves)) if halves else decimals_for(largest, digits=4)
-        unit = f"{prefix}{unit}"
-        return cls(name=name, unit=unit, values=values, factor=factor, decimals=decimals)
-
-    def cell(self, found: Interval | None) -> str:
-        if found is None:
+    def cell(each: Operated) -> str:
+        if (value := each.interval(values)) is None:
             return ""
-        value, half = found.value * self.factor, found.half_width * self.factor
-        if isfinite(half):
-            return plus_minus(value, half, self.decimals)
-        return f"{value:.{self.decimals}f}"
+        return plus_minus(value.value * factor, value.half_width * factor, decimals)
+
+    return Quantity(name, f"{prefix}{unit}", cell)
 
 
 def _costs(group: SideBySide) -> list[tuple[str, str, Values]]:
@@ -194,7 +170,8 @@ def _costs(group: SideBySide) -> list[tuple[str, str, Values]]:
 
 
 def _names(groups: Sequence[SideBySide]) -> tuple[str, ...]:
-    return set_apart([each.title for each in groups], [each.knobs for each in groups])
+    firsts = [group.phases[0] for group in groups]
+    return set_apart([each.title for each in firsts], [dict(each.knobs) for each in firsts])
 
 
 def _at(each: Operated) -> str:

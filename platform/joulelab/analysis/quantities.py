@@ -1,6 +1,6 @@
 """Numbers as text: SI prefixes, and as many digits as the uncertainty leaves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import floor, isfinite, log10
 from statistics import median
 
@@ -41,6 +41,18 @@ def si_scale(values: Iterable[float]) -> tuple[float, str]:
 def decimals_for(value: float, *, digits: int = 2) -> int:
     """Return how many decimals show ``value`` to ``digits`` digits (0 to 6)."""
     return min(max(digits - 1 - floor(log10(value)), 0), 6) if value > 0 else 2
+
+
+def common_scale(values: Sequence[float], us: Sequence[float]) -> tuple[float, str, int]:
+    """Return by what to multiply ``values``, their SI prefix, and the decimals that suit them all.
+
+    Those are of the median of their uncertainties ``us`` that are known, else four digits.
+    """
+    factor, prefix = si_scale(values)
+    known = [u * factor for u in us if u and isfinite(u)]
+    if known:
+        return factor, prefix, decimals_for(median(known))
+    return factor, prefix, decimals_for(max((v * factor for v in values), default=1.0), digits=4)
 
 
 def quantity(value: float, unit: str, *, digits: int = 4) -> str:

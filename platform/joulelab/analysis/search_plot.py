@@ -13,7 +13,7 @@ from joulelab.analysis import style
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.search_front_panel import draw_front
 from joulelab.analysis.search_result import SearchResult
-from joulelab.analysis.search_wording import objective_name, recommendation
+from joulelab.analysis.search_wording import recommendation
 from joulelab.analysis.wording import boards_counted
 from joulelab.searching.course import Step
 
@@ -84,7 +84,7 @@ def course_caption(result: SearchResult) -> str:
     """Say what the marks of the course mean."""
     lost = result.steps[-1].num_valid < len(result.steps)
     return (
-        f"Each dot is a trial: its {objective_name(result.problem)} against the baseline's. The "
+        f"Each dot is a trial: its {result.problem.objective.label} against the baseline's. The "
         "line is the best so far. Triangles, if any, lie beyond the axis."
         f"{_hollow(result)}{' Ticks below: trials without figures.' * lost}"
     )
@@ -121,7 +121,7 @@ def draw_course(figure: Figure, result: SearchResult) -> None:
     over_trials, over_energy = figure.subplots(1, 2, sharey=True)
     steps = result.steps
     factor, prefix = si_scale([steps[-1].spent_j])
-    unit = f"{objective_name(result.problem)}, % of the baseline's"
+    unit = f"{result.problem.objective.label}, % of the baseline's"
     style.tidy(over_trials, "Best so far, over trials", unit, "trials")
     style.tidy(over_energy, "Best so far, over energy spent", "", f"energy spent, {prefix}J")
     over_trials.set_xlim(0, len(steps) * 1.16 + 0.5)

@@ -12,7 +12,6 @@ from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_table import chart_point, search_frame, search_listing
 from joulelab.analysis.search_wording import (
     configuration_name,
-    objective_name,
     payback,
     recommendation,
     remarks,
@@ -108,7 +107,7 @@ def _facts(result: SearchResult) -> list[tuple[str, str]]:
     never = _NONE_KEEPS if found.missed else _NO_PAYBACK
     at = next(step.number for step in result.steps if step.outcome.candidate == best)
     return [
-        ("lowest", f"{objective_name(problem)} per {result.unit}"),
+        ("lowest", f"{problem.objective.label} per {result.unit}"),
         ("constraints", limits or "none"),
         ("among", f"{problem.space.summary}: {len(problem.space)} configurations"),
         ("baseline", configuration_name(problem.space.baseline, problem.space)),

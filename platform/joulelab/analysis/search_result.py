@@ -243,7 +243,7 @@ def result_of(log: SearchLog, measurements: Sequence[Measurement]) -> SearchResu
 @cache
 def _whole(stored: Configuration) -> Configuration:
     """Return a configuration with the settings that its program has got since, at their default."""
-    settings = WORKLOADS[stored.workload].from_knobs(dict(stored.knobs)).settings
+    settings = WORKLOADS.of(stored).settings
     return Configuration.of(stored.workload, settings, stored.point)
 
 

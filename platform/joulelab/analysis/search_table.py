@@ -8,7 +8,6 @@ from typing import Any
 from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow
-from joulelab.analysis.search_wording import objective_name
 from joulelab.analysis.table import Columns, Frame, frame, interval_columns, plus_minus
 from joulelab.analysis.wording import replay_words
 from joulelab.core.additive import Interval
@@ -114,7 +113,7 @@ def _quantities(result: SearchResult, rows: Sequence[SearchRow]) -> list[Quantit
     time, time_prefix = si_scale(figures.time_s for figures in found)
     objective = result.problem.objective
     costs = (
-        (f"{objective_name(result.problem)} of", "baseline, %",
+        (f"{result.problem.objective.label} of", "baseline, %",
          lambda m: _cost(m[1].cost_ratio, is_one=m[0].is_baseline)),
     )  # fmt: skip
     kept = (("quality", "% kept", lambda m: f"{100 * m[1].figures.retention:.1f}"),)

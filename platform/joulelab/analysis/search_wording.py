@@ -49,11 +49,6 @@ def _number(value: KnobValue) -> KnobValue:
     return f"{value:g}" if isinstance(value, float) else value
 
 
-def objective_name(problem: Problem) -> str:
-    """Name what was to be low: ``"EDP"``."""
-    return problem.objective.label
-
-
 def units_of(problem: Problem) -> str:
     """Return the workload's unit of work in the plural."""
     unit = WORKLOADS[problem.space.workload].unit

@@ -3,14 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from math import isfinite, isinf
-from statistics import median
+from math import inf, isinf
 
 from rich.table import Column, Table
 
 from joulelab.analysis.compared import Figures
 from joulelab.analysis.listing import Line, Listing, Quantity
-from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
+from joulelab.analysis.quantities import PLUS_MINUS, common_scale
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, Values, cost_of
 from joulelab.analysis.table import Columns, Frame, frame, interval_columns, plus_minus, quiet_table
 from joulelab.analysis.wording import replay_words
@@ -150,19 +149,12 @@ def _column(name: str, unit: str, values: Values, figures: Sequence[Figures]) ->
     """
     found = [values(each) for each in figures]
     has_u = name in (ENERGY.label, TIME.label)
-    factor, prefix = si_scale(value for value, _ in found)
-    uncertainties = [u * factor for _, u in found if has_u and u and isfinite(u)]
-    decimals = (
-        decimals_for(median(uncertainties))
-        if uncertainties
-        else decimals_for(max((value * factor for value, _ in found), default=1.0), digits=4)
-    )
+    uncertainties = [u for _, u in found if has_u]
+    factor, prefix, decimals = common_scale([value for value, _ in found], uncertainties)
 
     def cell(measured: Measured) -> str:
         value, u = values(measured[1])
-        if not has_u or isinf(u):
-            return f"{value * factor:.{decimals}f}"
-        return plus_minus(value * factor, u * factor, decimals)
+        return plus_minus(value * factor, u * factor if has_u else inf, decimals)
 
     return Quantity(name, f"{prefix}{unit}", cell)
 

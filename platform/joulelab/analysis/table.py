@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,8 +137,9 @@ def plain(text: object) -> str:
 
 
 def plus_minus(value: float, u: float, decimals: int) -> str:
-    """Write a number and its uncertainty to so many decimals."""
-    return f"{value:.{decimals}f} {PLUS_MINUS} {u:.{decimals}f}"
+    """Write a number and its uncertainty, unless that has no end, to so many decimals."""
+    number = f"{value:.{decimals}f}"
+    return f"{number} {PLUS_MINUS} {u:.{decimals}f}" if isfinite(u) else number
 
 
 def fitting(
@@ -147,12 +149,16 @@ def fitting(
 
     ``lay`` makes it without the columns of some heads; those of ``less_wanted`` go first to last.
     """
-    boundless = console.options.update(max_width=1000)
     for num in range(len(less_wanted) + 1):
         table = lay(less_wanted[:num])
-        if Measurement.get(console, boundless, table).maximum <= console.width:
+        if width_of(table, console) <= console.width:
             break
     return table
+
+
+def width_of(table: Table, console: Console) -> int:
+    """Return how many characters a line of ``table`` takes where there is no bound."""
+    return Measurement.get(console, console.options.update(max_width=1000), table).maximum
 
 
 def grid_table(title: str, *columns: Column, padding: PaddingDimensions) -> Table:

@@ -26,7 +26,7 @@ from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.devices.choice import open_device
-from joulelab.devices.joint_control import JointControl
+from joulelab.devices.control import JointControl
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.objectives import Objective, without_quality
 from joulelab.study.abstract_lab import check_guard_socket

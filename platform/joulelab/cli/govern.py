@@ -25,14 +25,12 @@ from joulelab.errors import ConfigError
 from joulelab.governor import STRATEGIES
 from joulelab.governor.comparison import Comparison, Estimate
 from joulelab.governor.governor import Governor
-from joulelab.governor.live import Live
 from joulelab.governor.loads import SimulatedLoad, stages_of
+from joulelab.governor.observing import Tenants
 from joulelab.governor.progress import ServerProgress
-from joulelab.governor.report import GovernorReport, PhaseReport
-from joulelab.governor.rules import Rules
+from joulelab.governor.report import GovernorReport, Live, PhaseReport
 from joulelab.governor.session import borrowed, govern_child, govern_load, govern_time, governor_of
-from joulelab.governor.strategy import Strategy
-from joulelab.governor.watching import Tenants
+from joulelab.governor.strategy import Rules, Strategy
 from joulelab.monitor.sensors import OwnProcesses
 from joulelab.objectives import without_quality
 from joulelab.running.child import Child

@@ -64,7 +64,7 @@ COMMANDS = {
     "plan": ("cli.results:Plan", "Say how many repeats show a change of so much."),
     "report": ("cli.results:Report", "Make tables, plots and reports of studies anew."),
     "watch": ("cli.watch:Watch", "Serve the page of a running study: progress, front, failures."),
-    "ui": ("tracking.ui:Ui", "Open the MLflow pages of the results."),
+    "ui": ("cli.watch:Ui", "Open the MLflow pages of the results."),
     "guard": ("cli.guard:Guard", "Run the clock guard of this node, or ask it."),
     "sync": ("cli.results:Sync", "Deliver results that MLflow missed."),
     "repair": ("cli.results:Repair", "Set aside what is broken in a results folder."),

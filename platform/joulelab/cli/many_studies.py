@@ -18,7 +18,7 @@ from joulelab.core.additive import Interval
 from joulelab.errors import ConfigError
 from joulelab.objectives import OBJECTIVES
 from joulelab.tracking.durable import write_whole
-from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
+from joulelab.tracking.store import DEFAULT_RESULTS, read_studies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +55,7 @@ class PolicyCommand(Printing):
         return 0
 
     def _applications(self) -> Sequence[Application]:
-        folders = [study for folder in self.results_dirs for study in study_folders(folder)]
-        measurements = [m for folder in folders for m in ResultStore(folder).read()]
-        known = applications_of(measurements, self.objective)
+        known = applications_of(read_studies(*self.results_dirs), self.objective)
         kept = [each for each in known if not self.only or any(w in each.name for w in self.only)]
         if len(kept) < 2:
             raise ConfigError(
@@ -185,8 +183,7 @@ class FleetCommand(Printing):
     def run(self) -> int:
         """Compare, and print."""
         check_target(self.plot, ".png", ".svg", option="--plot")
-        folders = [study for folder in self.results_dirs for study in study_folders(folder)]
-        found = fleets_of([m for folder in folders for m in ResultStore(folder).read()])
+        found = fleets_of(read_studies(*self.results_dirs))
         self.show([asdict(fleet) for fleet in found], lambda: _shown(found))
         if self.plot is not None:
             from joulelab.analysis.many_studies_plot import save_fleet_plot

@@ -23,7 +23,7 @@ from joulelab.core.record import Record
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.devices.choice import open_device
-from joulelab.devices.joint_control import ClosableControl
+from joulelab.devices.control import ClosableControl
 from joulelab.guard import GuardClient, ObserveOnly
 from joulelab.study.abstract_lab import check_guard_socket
 from joulelab.tracking.vocabulary import metrics

@@ -24,7 +24,7 @@ from joulelab.power_models.validation import COLD, WARM, Validated, validate
 from joulelab.tracking.addresses import discreet, embedded_uri
 from joulelab.tracking.mlflow_registry import RegisteredModel
 from joulelab.tracking.mlflow_store import usable_uri
-from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
+from joulelab.tracking.store import DEFAULT_RESULTS, read_studies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,7 @@ class OfTable:
 
     def _read(self) -> Runs:
         if self.table.is_dir():
-            studies = [ResultStore(folder) for folder in study_folders(self.table)]
-            return runs_of_measurements([m for study in studies for m in study.read()])
+            return runs_of_measurements(read_studies(self.table))
         return read_csv(self.table, gpu=self.gpu, boards=self.boards(), repeats=self.repeats)
 
     def boards(self) -> dict[str, str]:

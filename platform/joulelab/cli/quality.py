@@ -9,8 +9,9 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 
+from joulelab.analysis.table import fitting, width_of
 from joulelab.bench import Bench
-from joulelab.cli.quality_report import Case, as_json, fitting_quality_table, whole_width
+from joulelab.cli.quality_report import LESS_WANTED, Case, as_json, quality_table
 from joulelab.cli.selection import choose_address
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress, terminal
@@ -96,8 +97,8 @@ class Quality(Printing, Generic[Settings]):
             print(as_json(cases))
         else:
             console = terminal()
-            table = fitting_quality_table(name, cases, console)
-            console.width = whole_width(table, console)
+            table = fitting(console, partial(quality_table, name, cases), LESS_WANTED)
+            console.width = max(console.width, width_of(table, console))  # digits are not cut
             console.print(table)
         return int(not all(case.is_whole for case in cases))
 

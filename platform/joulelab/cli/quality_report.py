@@ -6,12 +6,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Literal
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, uncertain
-from joulelab.analysis.table import fitting, quiet_table
+from joulelab.analysis.table import quiet_table
 from joulelab.analysis.wording import board_words
 from joulelab.core.codec import to_json
 from joulelab.core.configuration import Configuration, KnobValue
@@ -23,11 +22,10 @@ from joulelab.quality.evaluation import Row
 _BETTER = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}"}
 _NONE = "-"
 _INTERVAL = f"{RETENTION_LEVEL:.0%} interval"
-_LESS_WANTED = ("change", _INTERVAL)
+LESS_WANTED = ("change", _INTERVAL)
 """Columns that a narrow terminal does without, the first one first."""
 _TO = "\N{EN DASH}"
 _DECIMALS = 4
-_WIDEST = 1000
 _PLAIN = 1e-3  # smaller scores are written with an exponent
 
 
@@ -66,14 +64,7 @@ class Case:
         return costs and valid and all(row.quality is not None for row in self.rows)
 
 
-def fitting_quality_table(workload: str, cases: Sequence[Case], console: Console) -> Table:
-    """Lay the cases out as wide as ``console`` allows: less wanted columns go, never digits."""
-    return fitting(
-        console, lambda without: quality_table(workload, cases, without=without), _LESS_WANTED
-    )
-
-
-def quality_table(workload: str, cases: Sequence[Case], *, without: Collection[str] = ()) -> Table:
+def quality_table(workload: str, cases: Sequence[Case], without: Collection[str] = ()) -> Table:
     """Lay the cases out, one line for each metric, energies on the first line of each.
 
     The first case is the reference.
@@ -100,12 +91,6 @@ def quality_table(workload: str, cases: Sequence[Case], *, without: Collection[s
             table.add_row(*(cell for head, cell in pairs if head not in without))
         table.add_section()
     return table
-
-
-def whole_width(table: Table, console: Console) -> int:
-    """Return how many columns ``table`` takes with no number cut short."""
-    wide = console.options.update(max_width=_WIDEST)
-    return max(console.width, console.measure(table, options=wide).maximum)
 
 
 def as_json(cases: Sequence[Case]) -> str:

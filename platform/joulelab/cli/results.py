@@ -18,7 +18,7 @@ from joulelab.tracking.delivery import DeliveryReport, deliver
 from joulelab.tracking.mlflow_store import usable_uri
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.repair import ENDING, repair
-from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
+from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, read_studies, study_folders
 from joulelab.tracking.study_lock import StudyLock
 
 _MOST_ROWS = 1_000_000
@@ -180,8 +180,8 @@ class Plan(Printing):
             raise ConfigError("Either a results folder or --scatter is required, not both.")
         if self.scatter is not None:
             return {"runs": self.scatter}
-        folders = study_folders(self.results_dir) if self.results_dir else []
-        measured = [m for folder in folders for m in ResultStore(folder).read() if m.valid]
+        roots = [] if self.results_dir is None else [self.results_dir]
+        measured = [m for m in read_studies(*roots) if m.valid]
         return {
             "energy": scatter_of(measured, [m.energy_per_unit_j for m in measured]),
             "time": scatter_of(measured, [m.time_per_unit_s for m in measured]),

@@ -1,23 +1,32 @@
-"""``joulelab watch``: the page of a study that goes on, served to this machine alone."""
+"""``joulelab watch`` and ``ui``: pages served to this machine, of a study and of MLflow."""
 
 import os
+import socket
+import sqlite3
+import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+import webbrowser
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Annotated
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import tyro
 
 from joulelab.core.bounds import DAY_S, check_positive, check_range
 from joulelab.errors import ConfigError, JouleLabError, one_line
 from joulelab.extras import ANALYSIS, require
+from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.store import DEFAULT_RESULTS
 from joulelab.tracking.study import STATE
 from joulelab.tracking.study_lock import holder_of
-from joulelab.tracking.ui import HOST, free_port
+from joulelab.tracking.vocabulary import VIEW, VIEW_TAG
 
 _HEADER = "study.json"
 _NICENESS = 10
@@ -142,3 +151,136 @@ def _handler(page: Callable[[], str], interval_s: float) -> type[BaseHTTPRequest
             """Keep the terminal quiet."""
 
     return Handler
+
+
+HOST = "127.0.0.1"
+_WORKFLOW = "workflowType=machine_learning"
+"""Experiments as runs; MLflow's pages otherwise open on traces of language models."""
+_MOST_LINKS = 5
+ENVIRONMENT = {
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ui:
+    """Serve the MLflow pages of a results folder until Ctrl-C.
+
+    Attributes:
+        results_dir: Folder with the embedded store, mlflow.db.
+        port: Port to listen on; the next free one if it is taken.
+        browse: Open the newest experiment in the browser of this desktop, if there is one.
+    """
+
+    results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
+    port: int = 5000
+    browse: bool = True
+
+    def run(self) -> int:
+        """Print the addresses of the pages, and become the server.
+
+        Raises:
+            ConfigError: If MLflow is not installed, or there is no store or no free port.
+        """
+        require("mlflow")
+        port, results_dir = free_port(self.port), self.results_dir.expanduser()
+        command = server_command(results_dir, port)
+        address = f"http://{HOST}:{port}"
+        found = pages(results_dir, address)
+        sys.stdout.write("MLflow is ready in some seconds; Ctrl-C ends it.\n")
+        for name, page in found[:_MOST_LINKS]:
+            sys.stdout.write(f"  {page}  {name}\n")
+        sys.stdout.write(f"  {address}/#/experiments?{_WORKFLOW}  all {len(found)} experiments\n")
+        sys.stdout.flush()
+        if self.browse and found and has_desktop(os.environ):
+            browser = [sys.executable, "-m", __name__, address, found[0][1]]
+            subprocess.Popen(browser, stdin=subprocess.DEVNULL)
+        os.execve(command[0], command, {**os.environ, **ENVIRONMENT})  # noqa: S606 - no shell
+
+
+def server_command(results_dir: Path, port: int) -> list[str]:
+    """Return the command that serves ``results_dir``.
+
+    Raises:
+        ConfigError: If the folder has no MLflow store.
+    """
+    database = results_dir / "mlflow.db"
+    if not database.is_file():
+        raise ConfigError(
+            f"{results_dir} must hold an MLflow store, but {database} does not exist; "
+            f"run a study first, or deliver one with 'joulelab sync {results_dir}'."
+        )
+    uri = embedded_uri(results_dir)
+    server = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    artifacts = (results_dir / "mlflow-artifacts").absolute().as_uri()
+    where = ["--default-artifact-root", artifacts, "--host", HOST, "--port", str(port)]
+    return [*server, *where, "--workers", "1"]
+
+
+def pages(results_dir: Path, address: str) -> list[tuple[str, str]]:
+    """Return name and address of every experiment's runs, the newest study first.
+
+    The address opens them with the columns of :mod:`joulelab.tracking.vocabulary`, but for
+    experiments that were made without them.
+    """
+    database = (results_dir / "mlflow.db").absolute().as_uri()
+    with closing(sqlite3.connect(f"{database}?mode=ro", uri=True)) as connection:
+        found = connection.execute(
+            "SELECT experiments.name, experiment_id, experiment_id IN "
+            "(SELECT experiment_id FROM experiment_tags WHERE key = ?) "
+            "FROM experiments JOIN runs USING (experiment_id) "
+            "WHERE experiments.lifecycle_stage = 'active' "
+            "GROUP BY experiment_id ORDER BY MAX(start_time) DESC",
+            (VIEW_TAG,),
+        ).fetchall()
+    view = {True: f"{_WORKFLOW}&viewStateShareKey={VIEW}", False: _WORKFLOW}
+    return [(name, f"{address}/#/experiments/{n}/runs?{view[bool(has)]}") for name, n, has in found]
+
+
+def has_desktop(environment: Mapping[str, str]) -> bool:
+    """Whether a browser can be shown; one of a terminal would take the terminal."""
+    return sys.platform == "darwin" or bool(
+        environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
+    )
+
+
+def free_port(first: int) -> int:
+    """Return the first free port of this machine from ``first`` up.
+
+    Raises:
+        ConfigError: If ``first`` and the 20 after it are taken or out of range.
+    """
+    for port in range(first, min(first + 21, 65536)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise ConfigError(f"port must be free or have a free one soon after it, got {first}.")
+
+
+PATIENCE_S = 60.0
+_LOOK_S = 0.5
+
+
+def open_when_ready(
+    address: str, page: str, *, show: Callable[[str], bool], patience_s: float = PATIENCE_S
+) -> bool:
+    """Open a page with ``show`` as soon as its server answers; return whether it was opened."""
+    until_s = time.monotonic() + patience_s
+    while time.monotonic() < until_s:
+        try:
+            urlopen(address, timeout=5).close()  # noqa: S310 - our own server
+        except (URLError, TimeoutError):
+            time.sleep(_LOOK_S)
+        else:
+            return show(page)
+    return False
+
+
+if __name__ == "__main__":
+    open_when_ready(sys.argv[1], sys.argv[2], show=webbrowser.open)

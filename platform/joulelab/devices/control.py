@@ -1,6 +1,6 @@
-"""Who brings a device to an operating point, what its driver says of that, and what is put back."""
+"""Who brings devices to an operating point, what drivers say of that, and what is put back."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -9,7 +9,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.receipt import Receipt, SetBy
 from joulelab.core.settings import same_limit, wrong_settings
 from joulelab.devices.base import Device
-from joulelab.errors import DeviceError, ForeignSettingError
+from joulelab.errors import DeviceError, ForeignSettingError, JouleLabError
 
 
 class Control(Protocol):
@@ -167,3 +167,59 @@ def verify_restored(device: Device, target: OperatingPoint) -> None:
             f"{device.identity().uuid} should be back at {target.label}, but holds "
             f"{'' if held is None else held.label + ' and '}a power limit of {limit_w} W."
         )
+
+
+class ClosableControl(Control, Protocol):
+    """A control that holds something between points, such as a lease."""
+
+    def close(self) -> None:
+        """Give the device back. Safe to call twice."""
+        ...
+
+
+class JointControl:
+    """A :class:`~joulelab.devices.control.Control` of several devices.
+
+    If one cannot be had, or refuses the point, all are given back as they were.
+    """
+
+    def __init__(self, controls: Sequence[ClosableControl]) -> None:
+        self._controls = tuple(controls)
+
+    def apply(self, point: OperatingPoint) -> Receipt:
+        """Put ``point`` in force on every device; return what the first one says of it.
+
+        Raises:
+            JouleLabError: What one of them says; then nothing is in force on any.
+        """
+        try:
+            receipts = [control.apply(point) for control in self._controls]
+        except BaseException:
+            self.close()
+            raise
+        return receipts[0]
+
+    def reset(self) -> None:
+        """Return every knob of each device to what it was before."""
+        _each([control.reset for control in self._controls])
+
+    def require_held(self) -> None:
+        """Raise :class:`JouleLabError` if the point may no longer be in force on one of them."""
+        for control in self._controls:
+            control.require_held()
+
+    def close(self) -> None:
+        """Give every device back. Safe to call twice."""
+        _each([control.close for control in self._controls])
+
+
+def _each(calls: Sequence[Callable[[], None]]) -> None:
+    """Make all calls, though some fail; raise the first error then."""
+    errors = []
+    for call in calls:
+        try:
+            call()
+        except JouleLabError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]

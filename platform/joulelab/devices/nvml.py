@@ -26,7 +26,6 @@ from joulelab.devices import nvml_library as library
 from joulelab.devices.base import ActivityProbe, Device
 from joulelab.devices.dcgm import DcgmActivities, activities_of
 from joulelab.devices.knobs import check_point
-from joulelab.devices.nvml_gpm import GpmProbe
 from joulelab.devices.nvml_identity import find_capabilities, mig_enabled, read_identity
 from joulelab.devices.nvml_library import call
 from joulelab.devices.nvml_samples import PowerSamples
@@ -34,6 +33,7 @@ from joulelab.devices.nvml_state import (
     MEMORY_POWER_AVERAGE,
     POWER_AVERAGE,
     POWER_INSTANT,
+    GpmProbe,
     StateReader,
     read_fields,
 )

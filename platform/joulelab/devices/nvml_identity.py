@@ -6,9 +6,8 @@ import pynvml  # type: ignore[import-untyped]
 
 from joulelab.core.device import Capabilities, DeviceIdentity
 from joulelab.devices.knobs import this_process_may_administer, unlocked_clocks_mhz
-from joulelab.devices.nvml_gpm import gpm_supported
 from joulelab.devices.nvml_library import Handle, call
-from joulelab.devices.nvml_state import MEMORY_POWER_AVERAGE, read_fields
+from joulelab.devices.nvml_state import MEMORY_POWER_AVERAGE, gpm_supported, read_fields
 from joulelab.errors import DeviceNotFoundError, DeviceUnsupportedError
 
 

@@ -12,16 +12,21 @@ from joulelab.devices.base import Device
 from joulelab.devices.control import Control
 from joulelab.devices.knobs import check_point
 from joulelab.errors import JouleLabError
-from joulelab.governor.account import Account
-from joulelab.governor.choosing import Chooser
+from joulelab.governor.choosing import Account, Chooser
 from joulelab.governor.comparison import Block, Schedule
 from joulelab.governor.law import BoardFigures
-from joulelab.governor.observing import CAPPED, HOT, Observation, Observer
+from joulelab.governor.observing import (
+    CAPPED,
+    HOT,
+    Looking,
+    Observation,
+    Observer,
+    Steadiness,
+    Tenants,
+)
 from joulelab.governor.outlook import Outlook, candidate_points
 from joulelab.governor.phase import DEFAULT, Phase, Recogniser
-from joulelab.governor.rules import Rules
-from joulelab.governor.strategy import Strategy
-from joulelab.governor.watching import Looking, Steadiness, Tenants
+from joulelab.governor.strategy import Rules, Strategy
 from joulelab.hardware import spec_for
 from joulelab.sampling.background import Background
 

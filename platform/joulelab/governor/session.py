@@ -13,10 +13,9 @@ from joulelab.errors import ConfigError, DevicePermissionError, DeviceUnsupporte
 from joulelab.governor import STRATEGIES
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import SimulatedLoad
+from joulelab.governor.observing import Tenants
 from joulelab.governor.report import GovernorReport, report
-from joulelab.governor.rules import Rules
-from joulelab.governor.strategy import Strategy
-from joulelab.governor.watching import Tenants
+from joulelab.governor.strategy import Rules, Strategy
 from joulelab.guard.control import GuardedControl
 from joulelab.monitor.sensors import OwnProcesses
 from joulelab.running.child import Child

@@ -14,8 +14,7 @@ from joulelab.devices.simulated.physics import LoadPoint
 from joulelab.errors import ConfigError
 from joulelab.governor.loads import SimulatedLoad
 from joulelab.governor.phase import DEFAULT, Phase
-from joulelab.governor.rules import Rules
-from joulelab.governor.strategy import Array, Situation, Strategy, least_allowed
+from joulelab.governor.strategy import Array, Rules, Situation, Strategy, least_allowed
 
 
 class Fixed(Strategy):

@@ -14,9 +14,8 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.synchronise import synchronise
 from joulelab.devices.base import Device
 from joulelab.errors import ConfigError
-from joulelab.monitor.cpu import Rapl
 from joulelab.monitor.gpu_watch import GpuWatch, Span
-from joulelab.monitor.sensors import OwnProcesses, counts_processors, find_gpus, hold, let_go
+from joulelab.monitor.sensors import OwnProcesses, Rapl, counts_processors, find_gpus, hold, let_go
 from joulelab.monitor.window import CpuUse, Window
 
 _UNREAD = (

@@ -45,8 +45,8 @@ class Boards:
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self.devices = tuple(devices)
-        # Counting two boards in one process crashed in an H100's driver (devices/nvml_gpm.py); that
-        # one at a time does not is yet to be seen on real ones.
+        # Counting two boards in one process crashed in an H100's driver (devices/nvml_state.py);
+        # that one at a time does not is yet to be seen on real ones.
         self._counts_activity = len(devices) == 1
         self._ticks = [TickTracker() for _ in devices]
 

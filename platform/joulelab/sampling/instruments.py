@@ -4,10 +4,9 @@ from typing import Self
 
 from typing_extensions import override
 
-from joulelab.core.counter import EnergyCounter
+from joulelab.core.counter import EnergyCounter, samples_window
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.procedure import Procedure
-from joulelab.core.samples import samples_window
 from joulelab.devices.base import Device
 from joulelab.errors import TraceCoverageError
 from joulelab.sampling.meter import Edges, Meter

@@ -21,10 +21,10 @@ from joulelab.study.events import (
     TrialMeasured,
 )
 from joulelab.study.gpu import StudyGpu
-from joulelab.study.resume import workload_of
 from joulelab.tracking.delivery import DeliveryReport
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.tracker_process import TrackerLink
+from joulelab.workloads import WORKLOADS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ def unmeasured_records(
     trial: Trial, device: DeviceIdentity, hostname: str, finding: Finding
 ) -> tuple[Record, ...]:
     """Return one invalid record per phase of ``trial``, of which nothing was measured."""
-    workload = workload_of(trial)
+    workload = WORKLOADS.of(trial.configuration)
     session = Session(
         trial=trial,
         unit=workload.unit,

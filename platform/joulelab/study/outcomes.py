@@ -76,9 +76,7 @@ def _costs(figures: Figures, objective: Objective) -> dict[str, float]:
 
 def _figures(phases: Sequence[Measurement]) -> Figures:
     """Return what a request of the configuration took, per unit of the whole."""
-    configuration = phases[0].configuration
-    workload = WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs))
-    request = workload.request
+    request = WORKLOADS.of(phases[0].configuration).request
     weigh = (lambda _: 1.0) if request is None else request.per_unit
     weighed = [(weigh(m.phase), m) for m in phases]
     energy_j = sum(share * m.energy_per_unit_j for share, m in weighed)

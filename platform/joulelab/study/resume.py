@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
@@ -20,7 +19,7 @@ from joulelab.study.schedule import MACHINERY
 from joulelab.tracking.durable import read_lines
 from joulelab.tracking.store import ResultStore, measurement_from_json
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.base import Workload, no_cost
+from joulelab.workloads.base import no_cost
 
 _Name = tuple[str, str | None]
 """Name of a trial among those of its product, and the product; ``None`` for any."""
@@ -60,13 +59,10 @@ def check_cost(configuration: Configuration, gpus: Sequence[StudyGpu]) -> None:
     Raises:
         ConfigError: If it has no cost.
     """
-    workload = WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs))
-    if not workload.has_cost and any(map(_is_simulated, gpus)):
+    if not WORKLOADS.of(configuration).has_cost and any(
+        gpu.address.backend == "simulated" for gpu in gpus
+    ):
         raise no_cost(configuration.workload)
-
-
-def _is_simulated(gpu: StudyGpu) -> bool:
-    return gpu.address.backend == "simulated"
 
 
 def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial]:
@@ -86,7 +82,8 @@ def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial
     left = []
     for trial in trials:
         name = _name_for(trial.name, trial.device_name)
-        if phases[name, trial.configuration.config_hash] != set(workload_of(trial).phases):
+        asked = trial.configuration
+        if phases[name, asked.config_hash] != set(WORKLOADS.of(asked).phases):
             left.append(replace(trial, attempt=attempts[name]))
     return left
 
@@ -99,16 +96,6 @@ def _name_for(name: str, device_name: str | None) -> _Name:
     return name_within(name, device_name), device_name
 
 
-def workload_of(trial: Trial) -> Workload[Any]:
-    """Make the workload that ``trial`` asks for; it costs nothing until it is prepared.
-
-    Raises:
-        ConfigError: If there is no such workload, or it cannot take the knobs.
-    """
-    configuration = trial.configuration
-    return WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs))
-
-
 def stored_records(store: ResultStore, writer: str, trial: Trial) -> tuple[Record, ...]:
     """Return the records of this attempt of ``trial`` if ``writer`` stored all of them.
 
@@ -117,7 +104,7 @@ def stored_records(store: ResultStore, writer: str, trial: Trial) -> tuple[Recor
     """
     path = store.folder / "measurements" / f"{writer}.jsonl"
     found = {m.phase: m for m in _stored(path, trial)} if path.exists() else {}
-    if set(found) != set(workload_of(trial).phases):
+    if set(found) != set(WORKLOADS.of(trial.configuration).phases):
         return ()
     return tuple(_with_trace(store, measurement) for measurement in found.values())
 
@@ -204,7 +191,7 @@ def _settle(attempts: dict[int, list[Measurement]]) -> tuple[Trial, Outcome | No
         phases = attempts[attempt]
         reasons = {finding.reason for m in phases for finding in m.findings}
         trial = _trial_of(phases[0], attempt)
-        whole = {m.phase for m in phases} == set(workload_of(trial).phases)
+        whole = {m.phase for m in phases} == set(WORKLOADS.of(trial.configuration).phases)
         if whole and not reasons & MACHINERY:
             return trial, outcome_of(phases)
     return _trial_of(attempts[last][0], last + 1), None

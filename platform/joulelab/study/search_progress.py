@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from joulelab.analysis.quantities import quantity
 from joulelab.analysis.search_table import chart_point
-from joulelab.analysis.search_wording import configuration_name, objective_name
+from joulelab.analysis.search_wording import configuration_name
 from joulelab.searching.base import Outcome
 from joulelab.searching.course import Course
 from joulelab.searching.evidence import Problem
@@ -91,7 +91,7 @@ class SearchProgress(StudyProgress):
         bounds = f", within {self._budget.words}" if self._budget.words else ""
         self._tell(
             f"Searching {len(space)} configurations of {space.workload} for the lowest "
-            f"{objective_name(self._problem)} on {num} GPU{'s' if num > 1 else ''}{bounds}{again}"
+            f"{self._problem.objective.label} on {num} GPU{'s' if num > 1 else ''}{bounds}{again}"
         )
         self._show()
 
@@ -145,7 +145,7 @@ class SearchProgress(StudyProgress):
         if step.best == self._problem.space.baseline:
             return "best is the baseline"
         name = configuration_name(step.best, self._problem.space)
-        ratio, goal = step.best_cost_ratio, objective_name(self._problem)
+        ratio, goal = step.best_cost_ratio, self._problem.objective.label
         if ratio < _SMALL:
             return f"best {name}: {100 * ratio:.3g} % of the baseline's {goal}"
         return f"best {name}: {100 * (ratio - 1):+.1f} % {goal}"

@@ -18,7 +18,7 @@ from joulelab.core.record import Record
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.devices.choice import is_hardware, open_device
-from joulelab.devices.joint_control import JointControl
+from joulelab.devices.control import JointControl
 from joulelab.errors import ConfigError, JouleLabError, TrackingError
 from joulelab.guard import ObserveOnly
 from joulelab.guard.control import GuardedControl

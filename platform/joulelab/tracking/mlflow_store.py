@@ -31,7 +31,7 @@ from joulelab.tracking.mlflow_database import (
     make_tables,
     mlflow_uri,
 )
-from joulelab.tracking.mounts import check_database_folder
+from joulelab.tracking.study_lock import check_database_folder
 from joulelab.tracking.vocabulary import opening_tags
 
 # MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and

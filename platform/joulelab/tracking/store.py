@@ -246,6 +246,17 @@ def study_folders(root: Path) -> list[Path]:
     return folders
 
 
+def read_studies(*roots: Path) -> list[Measurement]:
+    """Return what was measured in all results folders at or below ``roots``, in their order.
+
+    Raises:
+        ConfigError: If there is none.
+        TrackingError: If one cannot be read.
+    """
+    folders = [folder for root in roots for folder in study_folders(root)]
+    return [measurement for folder in folders for measurement in ResultStore(folder).read()]
+
+
 def measurement_from_json(text: str | bytes) -> Measurement:
     """Read a measurement from one line of JSON.
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from joulelab.core.configuration import Configuration
 from joulelab.errors import ConfigError, UserCodeError
 from joulelab.registry import Registry, unknown_name
 from joulelab.workloads.base import Workload
@@ -237,6 +238,14 @@ class WorkloadRegistry(Registry[WorkloadType]):
         if name in self.programs or program_name(name) is not None:
             return self.programs.find(name)
         return super().__getitem__(name)
+
+    def of(self, configuration: Configuration) -> Workload[Any]:
+        """Make the workload of ``configuration``; it costs nothing until it is prepared.
+
+        Raises:
+            ConfigError: If there is no such workload, or it cannot take the knobs.
+        """
+        return self[configuration.workload].from_knobs(dict(configuration.knobs))
 
     def known_as(self, name: str) -> str:
         """Return how results call what a user calls ``name``; see :meth:`Programs.known_as`."""

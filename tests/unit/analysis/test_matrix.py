@@ -12,17 +12,18 @@ from joulelab import EnergyWindow
 from joulelab.analysis.cell_report import can_plot_matrix, matrix_figure, matrix_table
 from joulelab.analysis.conclude import conclude_matrix, report_anew
 from joulelab.analysis.matrix import (
+    COLUMNS,
     Variant,
     configurations,
-    matrix_frame,
     matrix_rows,
-    phases_of,
 )
 from joulelab.analysis.style import save_png_and_svg
+from joulelab.analysis.table import frame
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.csv_table import read_csv_table
 from joulelab.tracking.store import ResultStore
+from joulelab.workloads import WORKLOADS
 
 GEMM = Variant(workload="gemm", name="n=64", knobs={"n": 64}, batches=(1,))
 STREAM = Variant(workload="stream", name="copy", knobs={}, batches=())
@@ -103,7 +104,7 @@ def test_the_csv_holds_figures_reasons_and_the_knobs_to_measure_it_again(tmp_pat
     [configuration] = configurations(cells)
     rows = matrix_rows(cells, [measured(configuration, "gemm", 3.0, cap_share=0.9)])
 
-    matrix_frame(rows).write(tmp_path / "table.csv")
+    frame(COLUMNS, rows, digits=6).write(tmp_path / "table.csv")
 
     first, second = read_csv_table(tmp_path / "table.csv")
     assert float(first["energy_per_unit_j"]) == 3.0
@@ -146,7 +147,7 @@ def test_a_matrix_is_reported_anew_from_its_folder(tmp_path, capsys):
     settings = (("only", "copy"), ("precisions", "fp32 int8"), ("batches", ""), ("again", False))
     cells = matrix(STREAM, precisions=("fp32", "int8"))
     with closing(ResultStore(tmp_path, writer="here")) as store:
-        known = measured(*configurations(cells), phases_of(*configurations(cells))[0])
+        known = measured(*configurations(cells), WORKLOADS.of(*configurations(cells)).phases[0])
         store.append(Record(measurement=known, trace=None))
         store.write_study(header(settings=settings))
         conclude_matrix(store, cells)
@@ -195,7 +196,7 @@ def test_a_program_without_the_reference_is_compared_with_its_first_format(tmp_p
     cells = matrix(GEMM, STREAM, precisions=("fp32", "bf16", "fp16"))
     known = [measured(each, each.workload, 4.0) for each in configurations(cells[:1])]
     fp32, _, fp16 = configurations(cells[1:])
-    phase = phases_of(fp32)[0]
+    phase = WORKLOADS.of(fp32).phases[0]
     known += [measured(fp32, phase, 4.0), measured(fp16, phase, 1.0)]
 
     save_png_and_svg(matrix_figure(matrix_rows(cells, known)), tmp_path / "plot")

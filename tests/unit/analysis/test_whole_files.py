@@ -9,12 +9,13 @@ import sys
 import pytest
 from synthetic_results import header, sweep
 
-from joulelab.analysis.baseline import baseline_frame, baseline_rows
+from joulelab.analysis.baseline import COLUMNS, baseline_rows
 from joulelab.analysis.plots import phase_figure
 from joulelab.analysis.style import save_png_and_svg
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_report import sweep_report
 from joulelab.analysis.sweep_table import sweep_frame
+from joulelab.analysis.table import frame
 from joulelab.cli.main import main
 from joulelab.core.record import Record
 from joulelab.errors import TrackingError
@@ -66,7 +67,7 @@ def write_plot(measurements, path):
 WRITERS = {
     "report.html": lambda m, path: sweep_report(analyse_sweep(m), m).write_page(path),
     "sweep.csv": lambda m, path: sweep_frame(analyse_sweep(m)).write(path),
-    "baseline.csv": lambda m, path: baseline_frame(baseline_rows(m)).write(path),
+    "baseline.csv": lambda m, path: frame(COLUMNS, baseline_rows(m), digits=6).write(path),
     "plot.png": write_plot,
 }
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from joulelab.core.roughness import roughness
+from joulelab.core.recorded import roughness
 
 
 def noisy(rng, num=60, sd=0.02):

@@ -3,7 +3,7 @@ from math import hypot, sqrt
 import numpy as np
 import pytest
 
-from joulelab.core.samples import samples_window
+from joulelab.core.counter import samples_window
 from joulelab.core.trace import PowerTrace
 from joulelab.errors import TraceCoverageError
 

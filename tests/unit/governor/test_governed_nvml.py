@@ -5,7 +5,7 @@ from math import inf
 
 from waiting import until
 
-from joulelab.governor.rules import Rules
+from joulelab.governor.strategy import Rules
 
 LEAST_S = 0.1
 """Over less than that NVML counts nothing."""
@@ -16,7 +16,7 @@ def watch(device):
     from joulelab.devices.control import OwnControl
     from joulelab.governor import STRATEGIES
     from joulelab.governor.governor import Governor
-    from joulelab.governor.rules import Rules
+    from joulelab.governor.strategy import Rules
 
     rules = Rules(off_share=0.0, cpu_budget=1.0)
     with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:

@@ -20,9 +20,9 @@ from joulelab.governor import STRATEGIES
 from joulelab.governor.choosing import REFERENCE_AGE_S
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import LOADS, SimulatedLoad, Stage, phase_cost
+from joulelab.governor.observing import Tenants
 from joulelab.governor.report import report
-from joulelab.governor.rules import Rules
-from joulelab.governor.watching import Tenants
+from joulelab.governor.strategy import Rules
 from joulelab.hardware import GPUS
 from joulelab.monitor.sensors import OwnProcesses
 

@@ -9,10 +9,10 @@ from joulelab.devices.control import OwnControl
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
 from joulelab.governor import STRATEGIES
 from joulelab.governor.governor import Governor
-from joulelab.governor.live import AGAIN_S, Live
 from joulelab.governor.loads import SimulatedLoad, stages_of
-from joulelab.governor.rules import Rules
-from joulelab.governor.watching import Tenants
+from joulelab.governor.observing import Tenants
+from joulelab.governor.report import AGAIN_S, Live
+from joulelab.governor.strategy import Rules
 from joulelab.monitor.sensors import OwnProcesses
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulelab.governor.watching import JUDGED_S, Looking
+from joulelab.governor.observing import JUDGED_S, Looking
 
 BUDGET = 0.01
 

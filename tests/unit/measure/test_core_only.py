@@ -19,7 +19,7 @@ importlib.util.find_spec = lambda name, *rest: None if name in {hidden} else rea
 
 import time, joulelab
 from joulelab.cli.run import Run
-from joulelab.tracking.ui import Ui
+from joulelab.cli.watch import Ui
 
 def step():
     time.sleep(0.01)

@@ -20,8 +20,7 @@ from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
 from joulelab.monitor import monitor as monitor_module
 from joulelab.monitor import sensors as sensors_module
-from joulelab.monitor.cpu import Rapl
-from joulelab.monitor.sensors import OwnProcesses, in_cuda_order
+from joulelab.monitor.sensors import OwnProcesses, Rapl, in_cuda_order
 
 
 @pytest.fixture

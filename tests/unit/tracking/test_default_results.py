@@ -9,8 +9,8 @@ from synthetic_results import record
 
 from joulelab.cli.many_studies import PolicyCommand
 from joulelab.cli.results import Repair, Report, Sync
+from joulelab.cli.watch import Ui
 from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
-from joulelab.tracking.ui import Ui
 from joulelab_actors.laboratory import Laboratory
 
 ROOT = Path(__file__).parents[3]

@@ -13,8 +13,7 @@ from joulelab.errors import ConfigError
 from joulelab.tracking import durable, study_lock
 from joulelab.tracking.durable import write_whole
 from joulelab.tracking.mlflow_store import usable_uri
-from joulelab.tracking.mounts import default_store, has_local_locks, kind_of
-from joulelab.tracking.study_lock import StudyLock
+from joulelab.tracking.study_lock import StudyLock, default_store, has_local_locks, kind_of
 
 HOLD_WITHOUT_LOCKS = """
 import errno, sys

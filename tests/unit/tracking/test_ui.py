@@ -5,9 +5,9 @@ import threading
 import pytest
 from synthetic_results import header
 
+from joulelab.cli.watch import free_port, has_desktop, open_when_ready, pages
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.mlflow_tracker import MlflowTracker
-from joulelab.tracking.ui import free_port, has_desktop, open_when_ready, pages
 
 # MLflow 3.17 asks SQLAlchemy 2.1 for a loader strategy that is on its way out.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")

@@ -1,23 +1,22 @@
-"""Trace a network on fake tensors, and say clearly why if that is impossible.
-
-Imports torch, so it is imported only by functions that trace a model.
-"""
+"""Trace a network on fake tensors, say why if that is impossible, and change it to save memory."""
 
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
-from joulelab.estimator.models.remedies import changed
+from joulelab.registry import unknown_name
 from joulelab.tracing.program import Program, ProgramPhase
 from joulelab.tracing.trace import fake_network, fake_tensors, trace_program, trace_training
 
@@ -164,3 +163,49 @@ class NetworkModel(Model):
         if training:
             return trace_training(call, network=network, inputs=passed)
         return trace_program(call, network=network, inputs=passed)
+
+
+_LEAST_BLOCKS = 3
+
+
+def changed(network: torch.nn.Module, remedy: str) -> torch.nn.Module:
+    """Return ``network`` with the change of that name; it is changed itself.
+
+    Raises UnknownNameError if there is no such change.
+    """
+    if remedy not in REMEDIES:
+        raise unknown_name("remedy", remedy, REMEDIES)
+    REMEDIES[remedy](network)
+    return network
+
+
+def _checkpointed(network: torch.nn.Module) -> None:
+    """Have the blocks of each outermost list keep their inputs alone for the backward pass."""
+    for block in _blocks(network):
+        block.forward = partial(
+            checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False
+        )
+
+
+def _blocks(module: torch.nn.Module) -> list[torch.nn.Module]:
+    children = list(module.children())
+    kinds = {type(child) for child in children}
+    is_list = isinstance(module, torch.nn.ModuleList | torch.nn.Sequential)
+    if (
+        is_list
+        and len(kinds) == 1
+        and len(children) >= _LEAST_BLOCKS
+        and any(children[0].children())
+    ):
+        return children
+    return [block for child in children for block in _blocks(child)]
+
+
+def _in_place(network: torch.nn.Module) -> None:
+    for module in network.modules():
+        if "inplace" in vars(module):
+            vars(module)["inplace"] = True
+
+
+REMEDIES = {"checkpointed": _checkpointed, "in-place": _in_place}
+"""What is done to the network, by name."""
