@@ -146,11 +146,11 @@ def _built(build: Callable[[], Network]) -> Network:
         with torch.device("meta"):
             return build()
     except (NotImplementedError, RuntimeError):  # what meta tensors raise when they are read
-        with _Unfilled():
+        with _Unfilled():  # type: ignore[no-untyped-call]
             return build()
 
 
-class _Unfilled(TorchDispatchMode):
+class _Unfilled(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Leaves tensors that are filled with random numbers, as weights are, as they were made."""
 
     _fills = (torch.ops.aten.normal_.default, torch.ops.aten.uniform_.default)
