@@ -12,6 +12,9 @@ CORE_TESTS := $(addprefix tests/unit/,core devices guard hardware monitor sampli
   --deselect=tests/unit/cli/test_devices_doctor.py::test_a_machine_without_a_gpu_is_checked_all_the_same
 ARGS ?=
 
+# Tests start hundreds of processes, and each would compile all that it imports where this is set.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup run ui test test-core test-cluster lint types docs bench bench-attribution bench-estimator bench-governor bench-models clean
 
 help:  ## List the targets

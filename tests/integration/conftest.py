@@ -53,9 +53,12 @@ def node_tools(short_folder):
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(short_folder, node_tools):
-    """Three nodes; yields their address and connects this process to them."""
+    """Three nodes; yields their address and connects this process to them.
+
+    They end with the last test of this folder, since they take a tenth of a core while idle.
+    """
     import ray
     from fake_tools import H200_SMI
     from ray.cluster_utils import Cluster

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:Deprecatio
 
 
 @pytest.fixture
-def lab(cluster, tmp_path, guard_socket, monkeypatch):
+def lab(cluster, tmp_path, guard_socket, monkeypatch, store_uri):
     from joulelab_actors.laboratory import Laboratory
 
     monkeypatch.setenv("RAY_ADDRESS", cluster)
@@ -25,13 +25,13 @@ def lab(cluster, tmp_path, guard_socket, monkeypatch):
         results_dir=tmp_path / "results",
         guard_socket=guard_socket,
         procedure=QUICK,
-        tracking_uri=f"sqlite:///{tmp_path}/mlflow.db",
+        tracking_uri=store_uri,
         study="pairs",
     )
 
 
 def test_a_sweep_over_pairs_adds_up_their_boards_and_goes_on_where_it_ended(
-    lab, tmp_path, guard_socket
+    lab, guard_socket, store_uri
 ):
     knobs = {"model": "tiny", "tensor_parallel": 2}
     first = joulelab.sweep("llama", clocks_mhz=CLOCKS_MHZ, repeats=1, knobs=knobs, lab=lab)
@@ -50,7 +50,7 @@ def test_a_sweep_over_pairs_adds_up_their_boards_and_goes_on_where_it_ended(
         assert sum(apart_j) == pytest.approx(whole_j)
     assert before < {measurement.measurement_id for measurement in again.measurements}
     assert not GuardClient(guard_socket, start=False).status().leases
-    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    client = MlflowClient(store_uri)
     [experiment] = [e for e in client.search_experiments() if e.name == "pairs"]
     runs = client.search_runs([experiment.experiment_id], "tags.trial != ''", max_results=100)
     assert len(runs) == len(again.measurements)

@@ -43,12 +43,10 @@ def make_lab(cluster, tmp_path, guard_socket, monkeypatch):
 
 
 def test_a_sweep_of_a_mixed_cluster_measures_the_plan_on_the_boards_of_each_product(
-    make_lab, tmp_path
+    make_lab, store_uri
 ):
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-
     found = joulelab.sweep(
-        "stream", clocks_mhz=CLOCKS_MHZ, repeats=2, lab=make_lab(tracking_uri=uri)
+        "stream", clocks_mhz=CLOCKS_MHZ, repeats=2, lab=make_lab(tracking_uri=store_uri)
     )
 
     planned = [m for m in found.measurements if not m.sentinel]
@@ -57,7 +55,7 @@ def test_a_sweep_of_a_mixed_cluster_measures_the_plan_on_the_boards_of_each_prod
     assert found.summary.delivery.error is None
     assert [phase.device_name for phase in found.result.phases] == [A100, H100]
     assert [len(phase.boards) for phase in found.result.phases] == [2, 2]
-    client = MlflowClient(uri)
+    client = MlflowClient(store_uri)
     [experiment] = [e for e in client.search_experiments() if e.name == "mixed"]
     runs = client.search_runs(
         [experiment.experiment_id], f"tags.`device.name` = '{H100}'", max_results=100

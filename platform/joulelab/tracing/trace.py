@@ -22,6 +22,8 @@ from typing import Any, TypeVar
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import TorchDispatchMode
+from typing_extensions import override
 
 from joulelab.core.cost import KernelCost
 from joulelab.errors import ConfigError
@@ -124,7 +126,8 @@ def fake_network(build: Callable[[], Network], dtype: torch.dtype | None = None)
     """Return the network that ``build`` makes, with fake tensors for all that it holds.
 
     If the constructor reads values, which meta tensors do not have, it is called again and the
-    network built for real on the CPU, which needs memory for all its parameters for a moment.
+    network built for real on the CPU, but for random numbers: memory that is to be filled with them
+    is left as it is, which takes neither time nor, from most systems, room.
     ``dtype`` is that of floating-point parameters and buffers; ``None`` leaves them as built.
     Raises ConfigError if called outside of :func:`joulelab.tracing.trace.fake_tensors`.
     """
@@ -143,7 +146,20 @@ def _built(build: Callable[[], Network]) -> Network:
         with torch.device("meta"):
             return build()
     except (NotImplementedError, RuntimeError):  # what meta tensors raise when they are read
-        return build()
+        with _Unfilled():  # type: ignore[no-untyped-call]
+            return build()
+
+
+class _Unfilled(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Leaves tensors that are filled with random numbers, as weights are, as they were made."""
+
+    _fills = (torch.ops.aten.normal_.default, torch.ops.aten.uniform_.default)
+
+    @override
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return args[0] if func in self._fills else func(*args, **(kwargs or {}))
 
 
 def _make_fake(network: torch.nn.Module, mode: FakeTensorMode) -> None:

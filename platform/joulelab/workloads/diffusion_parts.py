@@ -104,10 +104,10 @@ def decoder_dtype(pipeline: Pipeline, dtype: torch.dtype) -> torch.dtype:
 
 
 def _random_parts(pipeline: Pipeline, dtype: torch.dtype, device: torch.device) -> Parts:
-    with device, default_dtype(dtype):
+    with device, default_dtype(dtype), hub.unfilled():
         encoders = _text_encoders(pipeline)
         unet = UNet2DConditionModel(**pipeline.unet)  # type: ignore[no-untyped-call]
-    with device, default_dtype(decoder_dtype(pipeline, dtype)):
+    with device, default_dtype(decoder_dtype(pipeline, dtype)), hub.unfilled():
         vae = AutoencoderKL(**pipeline.vae)  # type: ignore[no-untyped-call]
     return Parts(unet=unet, vae=vae, text_encoders=encoders, schedule=pipeline.schedule)
 

@@ -6,7 +6,7 @@ never copied through the host, and come in inference mode.
 """
 
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -48,17 +48,23 @@ def network_of(
     return pretrained_model(auto, weights, dtype, device, **options)
 
 
+def unfilled() -> AbstractContextManager[object]:
+    """Return what builds networks without initial values in a ``with`` block of fake tensors.
+
+    They have none, an initialisation may read them, and it takes as long as all other building.
+    """
+    return no_init_weights() if active_fake_mode() is not None else nullcontext()
+
+
 def random_model(
     auto: Any, config: PreTrainedConfig, dtype: torch.dtype, device: torch.device, **options: Any
 ) -> PreTrainedModel:
     """Make a network with the random weights of its initialisation, directly on ``device``."""
     make = getattr(auto, "from_config", None) or auto._from_config  # noqa: SLF001
-    tracing = active_fake_mode() is not None
-    # An initialisation may read values, which fake tensors do not have; it also ties weights.
-    with device, no_init_weights() if tracing else nullcontext():
+    with device, unfilled():
         network: PreTrainedModel = make(config, dtype=dtype, **options)
-    if tracing:
-        network.tie_weights()
+    if active_fake_mode() is not None:
+        network.tie_weights()  # which an initialisation does
     network.train(mode=False)
     return network
 

@@ -94,6 +94,16 @@ def test_a_constructor_that_reads_values_is_run_for_real():
     assert isinstance(network.linear.weight, FakeTensor)
 
 
+def test_a_constructor_that_is_run_for_real_draws_no_random_weights():
+    """Networks whose constructor reads values took seconds for weights that nobody asks for."""
+    before = torch.get_rng_state()
+
+    with fake_tensors():
+        fake_network(ReadsValues)
+
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_tensors_that_are_no_buffers_become_fake_too():
     with fake_tensors():
         network = fake_network(HoldsTensors)
