@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from joulelab.core.cost import Pipe
 from joulelab.core.physics import STEP_S
+from joulelab.estimator.pricing.cached import missed_share
 from joulelab.estimator.pricing.kernel_class import (
     FIRST_CONVOLUTION,
     LAYER_NORM,
@@ -132,9 +133,6 @@ def _systolic(shapes: Shapes, engine: MatrixEngine) -> tuple[Array, Array]:
     )
 
 
-ACTIVATION_SHARE = 0.6
-"""Share of the last cache up to which a group's activations are found there; estimated, as other
-data passes through."""
 _OVERLAP = 1.5
 """Windows that hold more than this many times the input overlap: their kernel is no 1 x 1."""
 _KERNELS = 2
@@ -157,13 +155,17 @@ def layout_work(
     activation_b = table.read_b + table.written_b
     times = _layout_changes(table, pipes)
     moved_b = times * activation_b
-    in_cache = activation_b <= ACTIVATION_SHARE * processor.last_cache.size_b
     cache, memory = processor.last_cache, processor.memory
-    rate = np.where(in_cache & (times > 1), cache.bandwidth_b_per_s, memory.bandwidth_b_per_s)
+    missed = missed_share(activation_b, cache.size_b)
+    slow = np.where(times > 1, missed, 1.0)
+    b_per_s = 1 / ((1 - slow) / cache.bandwidth_b_per_s + slow / memory.bandwidth_b_per_s)
     overhead_s = _KERNELS * processor.timing.overhead_s((), is_matrix=False) * (moved_b > 0)
-    reached = efficiency * table.element_b[table.main] / _HALF_B
-    seconds = moved_b / (reached * processor.timing.memory_efficiency * rate) + overhead_s
-    return seconds, moved_b, np.where(in_cache, 0.0, moved_b)
+    reached = efficiency * processor.timing.memory_efficiency * b_per_s
+    # What multiplies narrower numbers writes results in half precision.
+    element_b = table.element_b[table.main]
+    elements = table.read_b / element_b + table.written_b / np.maximum(element_b, _HALF_B)
+    seconds = times * elements * _HALF_B / reached + overhead_s
+    return seconds, moved_b, missed * moved_b
 
 
 def _layout_changes(table: WorkTable, pipes: list[Pipe]) -> Array:
