@@ -22,9 +22,9 @@ from joulelab.estimator.pricing.kernel_rates import (
     pipes_of,
     stream_efficiency,
     strips_used,
-    utilisation,
     waits_s,
 )
+from joulelab.estimator.pricing.occupancy import utilisation
 from joulelab.estimator.pricing.table import Shapes, WorkTable
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.program import MATRIX_KINDS
@@ -145,7 +145,10 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
         shaped = np.nonzero(rows & table.has_shape)[0]
         if len(shaped):
             use[shaped], fill[shaped] = utilisation(
-                shapes.at(shaped), processor.engine, plain=plain
+                shapes.at(shaped),
+                processor.engine,
+                plain=plain,
+                on_cpu=processor.family == "cpu",
             )
     first = np.array([found == FIRST_CONVOLUTION for found in table.classes]) & ~on_matrix
     use[first] = strips_used(table.shapes.n[first])
