@@ -62,6 +62,8 @@ def _reread_b(table: WorkTable, processor: Processor) -> Array:
         [is_matrix(operator) and operator.kind != "attention" for operator in table.operators]
     )
     m, n, k = table.shapes.m, table.shapes.n, table.shapes.k
-    smallest_b = np.minimum(m * k, np.minimum(k * n, m * n)) * table.element_b
+    smallest = np.minimum(m * k, np.minimum(k * n, m * n))
+    cube = (table.flop / 2) ** (2 / 3)  # where the shape is not known
+    smallest_b = np.where(table.has_shape, smallest, cube) * table.element_b
     missed = missed_share(smallest_b, processor.last_cache.size_b)
     return table.per_group(is_product * missed * table.flop / flop_per_b)
