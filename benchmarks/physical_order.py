@@ -203,14 +203,13 @@ def _by_batch(model: str, prices: Prices) -> Iterator[Case]:
             what = f"{model} {precision} on {device}: batch {2 * batch} against {batch}"
             yield Case(kind="batch", what=f"{what}, time", excess=once.time_s / twice.time_s - 1)
             rise = twice.energy_j / (2 * once.energy_j)
-            leaves_cache = PROCESSORS[device].family in _BY_KERNEL and rise <= twice.memory_b / (
-                2 * once.memory_b
-            )
+            runs_by_kernel = PROCESSORS[device].family in _BY_KERNEL
+            leaves_cache = 0 < twice.memory_b >= 2 * rise * once.memory_b
             yield Case(
                 kind="batch",
                 what=f"{what}, energy of a sample",
                 excess=rise - 1 - _RISE,
-                reason="cache" if leaves_cache else "",
+                reason="cache" if runs_by_kernel and leaves_cache else "",
             )
 
 
