@@ -50,8 +50,10 @@ def served(table: WorkTable, processor: Processor) -> tuple[Array, Array]:
     if processor.family in _IN_PARTS:
         parts = np.ceil(activation_b / size_b)
         missed_b = np.minimum(missed_b, np.maximum(parts - 1, 0) * weight_b)
-    memory_b = np.maximum(missed_b + outside_b + weight_b, _reread_b(table, processor))
-    return np.maximum(activation_b + table.weight_b, memory_b), memory_b
+    all_b = activation_b + table.weight_b
+    again_b = np.where(all_b > size_b, _reread_b(table, processor), 0.0)
+    memory_b = np.maximum(missed_b + outside_b + weight_b, again_b)
+    return np.maximum(all_b, memory_b), memory_b
 
 
 def _reread_b(table: WorkTable, processor: Processor) -> Array:
@@ -66,7 +68,7 @@ def _reread_b(table: WorkTable, processor: Processor) -> Array:
     )
     m, n, k = table.shapes.m, table.shapes.n, table.shapes.k
     smallest = np.minimum(m * k, np.minimum(k * n, m * n))
-    cube = (table.flop / 2) ** (2 / 3)  # where the shape is not known
-    smallest_b = np.where(table.has_shape, smallest, cube) * table.element_b
+    # Where the shape is not known, no matrix stays.
+    smallest_b = np.where(table.has_shape, smallest * table.element_b, np.inf)
     missed = missed_share(_PASSING * smallest_b, processor.last_cache.size_b)
     return table.per_group(is_product * missed * table.flop / flop_per_b)
