@@ -19,7 +19,7 @@ def last_group_of(*operators, **changes):
     return groups_of(*operators, **changes)[-1]
 
 
-@pytest.mark.parametrize(("activation_b", "from_memory_b"), [(2e6, 0.0), (4e6, 1e6), (20e6, 20e6)])
+@pytest.mark.parametrize(("activation_b", "from_memory_b"), [(2e6, 0.4e6), (4e6, 1.6e6), (20e6, 20e6)])
 def test_of_activations_a_share_is_missed_that_grows_with_them(activation_b, from_memory_b):
     made = pointwise(100.0, activation_b / 2), pointwise(activation_b / 2)
 
@@ -54,7 +54,10 @@ def test_weights_stay_in_the_last_cache_only_if_all_parameters_fit(parameter_b, 
 def test_what_is_passed_in_stays_only_if_it_fits_with_the_parameters(parameter_b, passed_in_b):
     group = last_group_of(pointwise(1e6), parameter_b=parameter_b)
 
-    assert group.moved_b["DRAM"] == passed_in_b
+    written_b = 0.2 * 1e6  # 2 of 10 MB are moved
+    assert group.moved_b["DRAM"] == pytest.approx(
+        passed_in_b + written_b if passed_in_b else 2 * written_b
+    )
 
 
 def test_operands_that_exceed_the_cache_are_read_again():
