@@ -161,6 +161,7 @@ def _table_of(found: Plan, places: Sequence[int]) -> WorkTable:
         read_b=table.read_b[rows],
         weight_b=table.weight_b[rows],
         written_b=table.written_b[rows],
+        outside_b=table.outside_b[rows],
         reduced_b=table.reduced_b[rows],
         main=np.searchsorted(operators, table.main[rows]),
         sequence=sequence,

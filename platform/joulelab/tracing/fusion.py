@@ -57,6 +57,10 @@ class ValueBytes:
             return self._size_b[value]
         return max(self.read_b[reader][value] for reader in self.readers[value])
 
+    def is_outside(self, value: int) -> bool:
+        """Whether ``value`` was there before the program."""
+        return value in self.readers and value not in self.writer
+
     def leaves_a_part(self, index: int, value: int) -> bool:
         """Whether operator ``index`` works in place and leaves a part of ``value`` as it was."""
         read_b = self.read_b[index][value]
@@ -88,8 +92,9 @@ def _split_b(total_b: float, values: Sequence[int], sizes_b: Sequence[float]) ->
 Groups = tuple[tuple[int, ...], ...]
 """Indices into the operators of a program, one tuple per kernel, in the order of execution."""
 
-Traffic = tuple[float, float, float]
-"""Bytes of activations read, of parameters read, and written."""
+Traffic = tuple[float, float, float, float]
+"""Bytes of activations read, of parameters read, and written; and of the activations read those
+that were there before the program: its inputs, and a cache that is passed in."""
 
 _POINTWISE: tuple[Kind, ...] = ("elementwise", "copy")
 _TAKES_A_PROLOGUE: tuple[Kind, ...] = ("norm", "softmax", "reduction")
@@ -115,7 +120,7 @@ def fused(program: Program, *, apart: bool = False) -> Groups:
 
 
 def traffic(program: Program, groups: Groups) -> tuple[Traffic, ...]:
-    """Return the bytes that each of ``groups`` moves: ``(read_b, weight_b, written_b)``.
+    """Return the bytes that each of ``groups`` moves.
 
     A value that only its own group reads does not reach memory, and what several operators of a
     group read is read once. An operator's bytes split among its values by its ``inputs_b`` and
@@ -165,8 +170,10 @@ def _group_traffic(
             if _stays_inside(value, own, group_of, values)
         )
         written_b += max(operator.written_b - inside_b, 0.0)
-    read_b = sum(_read_once_b(value, shares_b, values) for value, shares_b in reads_b.items())
-    return read_b, sum(program.operators[index].weight_b for index in group), written_b
+    once_b = {value: _read_once_b(value, shares_b, values) for value, shares_b in reads_b.items()}
+    outside_b = sum(read_b for value, read_b in once_b.items() if values.is_outside(value))
+    weight_b = sum(program.operators[index].weight_b for index in group)
+    return sum(once_b.values()), weight_b, written_b, outside_b
 
 
 def _read_once_b(value: int, shares_b: list[float], values: ValueBytes) -> float:

@@ -72,8 +72,9 @@ def test_a_fused_network_moves_what_its_convolutions_read_and_write():
         blocks += larger_input + inner + inner  # its shortcut, which adds the sum
         blocks += 2 * 2 * inner + inner  # second block with its residual input
     end = 512 * 7**2 + 512 + 512 + 1000
-    assert sum(read_b + written_b for read_b, _, written_b in moved) == 4 * (stem + blocks + end)
-    assert sum(weight_b for _, weight_b, _ in moved) == sum(
+    assert sum(read_b + written_b for read_b, _, written_b, _ in moved) == 4 * (stem + blocks + end)
+    assert [outside_b for *_, outside_b in moved if outside_b] == [4 * 3 * 224**2]  # the image
+    assert sum(weight_b for _, weight_b, *_ in moved) == sum(
         operator.weight_b for operator in program.operators
     )
 
@@ -113,5 +114,5 @@ def test_a_cache_written_in_place_reaches_memory():
     moved = traffic(program, groups)
 
     assert groups == ((0, 1, 2), (3,))
-    assert moved[0] == (4 * 64, 4 * 64 * 64, 4 * 64)
-    assert moved[1] == (4 * (100 * 64 + 64), 0.0, 4 * 100)
+    assert moved[0][:3] == (4 * 64, 4 * 64 * 64, 4 * 64)
+    assert moved[1][:3] == (4 * (100 * 64 + 64), 0.0, 4 * 100)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from joulelab.estimator.pricing.kernel_rates import utilisation
+from joulelab.estimator.pricing.occupancy import utilisation
 from joulelab.estimator.pricing.table import Shapes
 from joulelab.hardware.processor import MatrixEngine
 
@@ -83,6 +83,15 @@ def test_rows_are_shared_out_where_weights_make_one_pass():
 
     assert busy == 1.0
     assert one_pass == pytest.approx(two_passes)
+
+
+def test_a_cpu_takes_as_long_for_each_row_of_few():
+    for plain in (False, True):
+        one, two = (
+            utilisation(shapes((1, rows, 4096, 4096)), GPU, plain=plain, on_cpu=True)[0]
+            for rows in (1, 2)
+        )
+        assert two == pytest.approx(one)
 
 
 def test_rates_and_shares_are_positive_and_bounded():

@@ -42,31 +42,6 @@ def test_a_stream_takes_its_bytes_over_the_bandwidth():
     assert group.energy.compute_j == 0
 
 
-def test_small_activations_stay_in_the_last_cache():
-    group = group_of(pointwise(2.9e6))
-
-    assert group.moved_b == {"L2": 5.8e6, "DRAM": 0.0}
-    assert group.device_s == pytest.approx(5.8e6 / 10e12)
-
-
-@pytest.mark.parametrize(("parameter_b", "from_memory"), [(4e6, False), (6e6, True)])
-def test_weights_stay_in_the_last_cache_only_if_all_parameters_fit(parameter_b, from_memory):
-    small = product(1, 1000, 1000)
-
-    made = estimate(model(small, parameter_b=parameter_b), plain_processor())
-
-    moved_b = made.phases[0].groups[0].moved_b
-    assert moved_b["DRAM"] == (small.weight_b if from_memory else 0)
-
-
-def test_operands_that_exceed_the_cache_are_read_again():
-    processor = with_timing(plain_processor(), cache_flop_per_b=100.0)
-
-    group = group_of(product(CUBE, CUBE, CUBE), processor=processor)
-
-    assert group.moved_b["DRAM"] == pytest.approx(FLOP / 100)
-
-
 def test_a_convolution_that_stays_behind_takes_longer_by_its_efficiency():
     processor = with_timing(plain_processor(), kind_efficiency={"conv": 0.5})
 
@@ -166,9 +141,9 @@ def test_a_compiled_program_fuses_and_a_tpu_is_always_compiled():
 def test_a_cpu_waits_for_every_dispatch():
     processor = with_timing(plain_processor(), eager_launch_s={"default": 10e-6})
 
-    made = estimate(model(*[pointwise(1e6)] * 10), replace(processor, family="cpu"))
+    made = estimate(model(*[pointwise(10e6)] * 10), replace(processor, family="cpu"))
 
-    assert made.latency_s == pytest.approx(10 * (10e-6 + 2e6 / 10e12))
+    assert made.latency_s == pytest.approx(10 * (10e-6 + 20e6 / 1e12))
 
 
 def test_the_cap_lowers_the_clock_until_power_meets_it():

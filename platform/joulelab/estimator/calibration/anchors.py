@@ -279,12 +279,10 @@ def _placed(anchor: Anchor) -> Operator:
 def _table(operators: Sequence[Operator], parameter_b: float) -> WorkTable:
     """Every operator as a kernel of its own, none of which knows of another's data.
 
-    They run in loops, not within networks, so that they are priced by their kinds alone.
+    They run in loops, not within networks, so that they are priced by their kinds alone; what they
+    read they have just read, so that nothing is passed in.
     """
-    apart = [
-        replace(operator, inputs=(2 * row,), outputs=(2 * row + 1,))
-        for row, operator in enumerate(operators)
-    ]
+    apart = [replace(operator, inputs=(), outputs=(row,)) for row, operator in enumerate(operators)]
     program = Program(operators=tuple(apart), parameter_b=parameter_b)
     table = tabulate(program, unfused(program))
     return replace(table, classes=tuple(one.kind for one in table.operators))

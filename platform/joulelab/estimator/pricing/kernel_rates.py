@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from joulelab.core.cost import Pipe
 from joulelab.core.physics import STEP_S
+from joulelab.estimator.pricing.cached import missed_share
 from joulelab.estimator.pricing.kernel_class import (
     FIRST_CONVOLUTION,
     LAYER_NORM,
@@ -24,60 +25,20 @@ from joulelab.estimator.pricing.kernel_class import (
     is_aligned,
     reduced_elements,
 )
-from joulelab.estimator.pricing.table import Shapes, WorkTable, kind_name
-from joulelab.hardware.processor import MatrixEngine, Processor
+from joulelab.estimator.pricing.table import WorkTable, kind_name
+from joulelab.hardware.processor import Processor
 from joulelab.tracing.precision import element_b, pipe_on
 from joulelab.tracing.program import MATRIX_KINDS, Operator
 
 Array = NDArray[np.float64]
 
-_SLICE_K = 256
-"""Least length of the dot products into which a long one is split over idle engines; estimated
-from the split-K kernels of public libraries."""
 _STRIP = 32
-_GRANULE = 8
-"""Least rows that a matrix unit works on (the n of NVIDIA's m16n8k16 instructions)."""
-
-
-_SIDE = np.array([8192.0])
-_ONE = np.ones(1)
-_REFERENCE = Shapes(batch=_ONE, m=_SIDE, n=_SIDE, k=_SIDE, window=_ONE, pixels=_ONE)
-
-
-def utilisation(shapes: Shapes, engine: MatrixEngine, *, plain: bool) -> tuple[Array, Array]:
-    """Return the rate that shapes reach relative to a large product, and the busy share.
-
-    A product of 8192 x 8192 x 8192 is what the efficiency of a pipe is measured with, so it has
-    one; better shapes have a little more.
-
-    The best tile is taken, in either orientation. If a result has fewer tiles than there are
-    engines, dot products are split over them, in slices of at least 256. Thin results take the
-    smallest tile cut down to 8 rows at that tile's relative speed; on plain units libraries cut
-    it for a single row alone (fp32 products of 8 rows take as long as of 32 on an H200).
-
-    Returns:
-        Rate over that of the reference, > 0; engines that have work over all engines, 0..1.
-    """
-    used, busy = _used(shapes, engine, plain=plain)
-    reference, _ = _used(_REFERENCE, engine, plain=plain)
-    return used / reference, busy
-
-
-def _used(shapes: Shapes, engine: MatrixEngine, *, plain: bool) -> tuple[Array, Array]:
-    """Return the share of all engine time that makes results, and of engines that have work."""
-    if engine.depth:
-        return _systolic(shapes, engine)
-    rows, columns, speed = _tiles(engine, plain=plain)
-    m, n = shapes.m[:, None], shapes.n[:, None]
-    down, across = np.ceil(m / rows), np.ceil(n / columns)
-    blocks = shapes.batch[:, None] * down * across
-    filled, busy = _waves(blocks, shapes.k[:, None], engine.num_engines)
-    used = m * n / (down * rows * across * columns) * filled * speed
-    least_rows = min(min(tile[:2]) for tile in engine.tiles)
-    is_cut = np.minimum(rows, columns) < least_rows
-    used[:, is_cut] *= np.minimum(m, n) < (2 if plain else least_rows)
-    best = np.argmax(used, axis=1)[:, None]
-    return np.take_along_axis(used, best, 1)[:, 0], np.take_along_axis(busy, best, 1)[:, 0]
+_OVERLAP = 1.5
+"""Windows that hold more than this many times the input overlap: their kernel is no 1 x 1."""
+_KERNELS = 2
+_HALF_B = 2.0
+"""Bytes of half precision: kernels that change a layout take as long for elements of any size
+(ResNet-18 at batch 256 on an H200: 1.69 ms in bf16, 1.90 ms in fp32)."""
 
 
 def strips_used(channels: Array) -> Array:
@@ -87,60 +48,6 @@ def strips_used(channels: Array) -> Array:
     """
     used: Array = channels / (_STRIP * np.ceil(channels / _STRIP))
     return used
-
-
-def _tiles(engine: MatrixEngine, *, plain: bool) -> tuple[Array, Array, Array]:
-    """Return rows, columns and speeds of every tile, each lying and standing."""
-    smallest = min(engine.tiles, key=lambda tile: tile[0] * tile[1])
-    thin_rows = min(1 if plain else _GRANULE, *smallest[:2])
-    thin = (thin_rows, max(smallest[:2]), smallest[2])
-    tiles = [*engine.tiles, thin]
-    tiles += [(columns, rows, speed) for rows, columns, speed in tiles if rows != columns]
-    rows, columns, speed = np.array(tiles, dtype=float).T
-    return rows, columns, speed
-
-
-def _waves(blocks: Array, k: Array, num_engines: int) -> tuple[Array, Array]:
-    """Return the share of engine time used over all waves of blocks, and engines ever used."""
-    slices = np.maximum(1.0, np.floor(k / _SLICE_K))
-    splits = np.clip(np.floor(num_engines / blocks), 1.0, slices)
-    parts = blocks * splits
-    filled = parts / (np.ceil(parts / num_engines) * num_engines)
-    return filled, np.minimum(1.0, parts / num_engines)
-
-
-def _systolic(shapes: Shapes, engine: MatrixEngine) -> tuple[Array, Array]:
-    """Stream rows through arrays that hold a block of weights, one block after the other.
-
-    Each pass takes as many steps as rows, and ``depth`` more to fill and drain.
-    """
-    used, busy = [], []
-    for side, columns, speed in engine.tiles:
-        down, across = np.ceil(shapes.k / side), np.ceil(shapes.n / columns)
-        edge = shapes.k * shapes.n / (down * side * across * columns)
-        passes = shapes.batch * down * across
-        # Where weights make too few passes, rows are shared out among the arrays.
-        shares = np.clip(np.floor(engine.num_engines / passes), 1.0, shapes.m)
-        streamed = shapes.m / shares
-        filled, working = _waves(passes * shares, np.ones_like(passes), engine.num_engines)
-        used.append(edge * filled * speed * streamed / (streamed + engine.depth))
-        busy.append(working)
-    best = np.argmax(used, axis=0)[None]
-    return (
-        np.take_along_axis(np.array(used), best, 0)[0],
-        np.take_along_axis(np.array(busy), best, 0)[0],
-    )
-
-
-ACTIVATION_SHARE = 0.6
-"""Share of the last cache up to which a group's activations are found there; estimated, as other
-data passes through."""
-_OVERLAP = 1.5
-"""Windows that hold more than this many times the input overlap: their kernel is no 1 x 1."""
-_KERNELS = 2
-_HALF_B = 2.0
-"""Bytes of half precision: kernels that change a layout take as long for elements of any size
-(ResNet-18 at batch 256 on an H200: 1.69 ms in bf16, 1.90 ms in fp32)."""
 
 
 def layout_work(
@@ -157,13 +64,17 @@ def layout_work(
     activation_b = table.read_b + table.written_b
     times = _layout_changes(table, pipes)
     moved_b = times * activation_b
-    in_cache = activation_b <= ACTIVATION_SHARE * processor.last_cache.size_b
     cache, memory = processor.last_cache, processor.memory
-    rate = np.where(in_cache & (times > 1), cache.bandwidth_b_per_s, memory.bandwidth_b_per_s)
+    missed = missed_share(activation_b, cache.size_b)
+    slow = np.where(times > 1, missed, 1.0)
+    b_per_s = 1 / ((1 - slow) / cache.bandwidth_b_per_s + slow / memory.bandwidth_b_per_s)
     overhead_s = _KERNELS * processor.timing.overhead_s((), is_matrix=False) * (moved_b > 0)
-    reached = efficiency * table.element_b[table.main] / _HALF_B
-    seconds = moved_b / (reached * processor.timing.memory_efficiency * rate) + overhead_s
-    return seconds, moved_b, np.where(in_cache, 0.0, moved_b)
+    reached = efficiency * processor.timing.memory_efficiency * b_per_s
+    # What multiplies narrower numbers writes results in half precision.
+    element_b = table.element_b[table.main]
+    elements = table.read_b / element_b + table.written_b / np.maximum(element_b, _HALF_B)
+    seconds = times * elements * _HALF_B / reached + overhead_s
+    return seconds, moved_b, missed * moved_b
 
 
 def _layout_changes(table: WorkTable, pipes: list[Pipe]) -> Array:

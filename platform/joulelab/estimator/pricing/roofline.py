@@ -13,21 +13,20 @@ from numpy.typing import NDArray
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import roofline_s, starvation
 from joulelab.errors import ConfigError
+from joulelab.estimator.pricing.cached import served
 from joulelab.estimator.pricing.kernel_class import FIRST_CONVOLUTION, WIDE_GROUPS
 from joulelab.estimator.pricing.kernel_rates import (
-    ACTIVATION_SHARE,
     efficiency,
     layout_work,
     overhead_s,
     pipes_of,
     stream_efficiency,
     strips_used,
-    utilisation,
     waits_s,
 )
+from joulelab.estimator.pricing.occupancy import utilisation
 from joulelab.estimator.pricing.table import Shapes, WorkTable
 from joulelab.hardware.processor import Processor
-from joulelab.tracing.precision import is_matrix
 from joulelab.tracing.program import MATRIX_KINDS
 
 Array = NDArray[np.float64]
@@ -35,9 +34,6 @@ Array = NDArray[np.float64]
 LINK = "link"
 """Name, among memory levels, of the link to peers."""
 
-_PARAMETER_SHARE = 0.5
-"""Share of the last cache up to which a whole model's parameters are found there; estimated, as
-other data passes through."""
 _QUERY_BLOCK = 32
 """Queries that fused attention on plain units works on together, fewer or not: with one query and
 576 keys it takes on an H200 what 32 would."""
@@ -58,6 +54,7 @@ class GroupCosts:
     core_s_mhz: Array  # time on the units at a core clock of 1 MHz
     tensor_s_mhz: Array  # time at 1 MHz that its matrix work would take at peak rate
     cache_s: Array  # time in the last cache at the default clock
+    found_s: Array  # of it, that of bytes that the main memory need not bring
     memory_s: Array  # time in the main memory, core clock above the knee
     fixed_s: Array  # time that no clock changes: filling, draining, links
     fill: Array  # share of the units that has work, 0..1
@@ -78,7 +75,7 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     """
     pipes = pipes_of(table, processor)
     core_s_mhz, fill = _core(table, processor, pipes)
-    cache_b, memory_b = _served(table, processor)
+    cache_b, memory_b = served(table, processor)
     link_b, link_s = _link(table, processor, num_devices)
     layout_s, layout_b, layout_memory_b = layout_work(table, processor, pipes)
     timing, cache, memory = processor.timing, processor.last_cache, processor.memory
@@ -91,6 +88,7 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
         core_s_mhz=_side_by_side(table, processor, pipes, core_s_mhz),
         tensor_s_mhz=_tensor_s_mhz(table, processor, flop),
         cache_s=cache_b / (streamed * cache.bandwidth_b_per_s),
+        found_s=(cache_b - memory_b) / (streamed * cache.bandwidth_b_per_s),
         memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
         fixed_s=overhead_s(table, processor) + layout_s + link_s + waiting_s,
         fill=_group_fill(table, core_s_mhz, fill),
@@ -111,12 +109,14 @@ def memory_side_s(
 ) -> Array:
     """Return the time that ``rows`` of ``costs`` need of memories at ``clock_mhz``.
 
-    Both levels stream at the same time; below its knee the core clock slows the main memory.
+    What is found in the last cache and what is not come one after the other, each at its own
+    level's rate. Below its knee the core clock slows the main memory.
     """
     slowdown = starvation(clock_mhz, processor.timing.memory_knee_mhz)
     cache = processor.last_cache
     scale = processor.default_clock_mhz / clock_mhz if cache.on_core_clock else 1.0
-    return np.maximum(costs.cache_s[rows] * scale, costs.memory_s[rows] * slowdown)
+    found_s, memory_s = costs.found_s[rows] * scale, costs.memory_s[rows] * slowdown
+    return np.maximum(costs.cache_s[rows] * scale, found_s + memory_s)
 
 
 def kernel_s(core_s: Array, memory_s: Array) -> Array:
@@ -145,7 +145,10 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
         shaped = np.nonzero(rows & table.has_shape)[0]
         if len(shaped):
             use[shaped], fill[shaped] = utilisation(
-                shapes.at(shaped), processor.engine, plain=plain
+                shapes.at(shaped),
+                processor.engine,
+                plain=plain,
+                on_cpu=processor.family == "cpu",
             )
     first = np.array([found == FIRST_CONVOLUTION for found in table.classes]) & ~on_matrix
     use[first] = strips_used(table.shapes.n[first])
@@ -232,34 +235,6 @@ def _group_fill(table: WorkTable, core_s_mhz: Array, fill: Array) -> Array:
     total = table.per_group(core_s_mhz)
     used = table.per_group(core_s_mhz * fill)
     return np.divide(used, total, out=np.ones_like(total), where=total > 0)
-
-
-def _served(table: WorkTable, processor: Processor) -> tuple[Array, Array]:
-    """Return the bytes of the last cache and of the main memory.
-
-    All bytes pass through the last cache. Small activations stay there, as do all parameters
-    where the whole model's fit. Products whose operands exceed it read them again.
-    """
-    size_b = processor.last_cache.size_b
-    activation_b = table.read_b + table.written_b
-    memory_b = np.where(activation_b <= ACTIVATION_SHARE * size_b, 0.0, activation_b)
-    if table.parameter_b > _PARAMETER_SHARE * size_b:
-        memory_b = memory_b + table.weight_b
-    all_b = activation_b + table.weight_b
-    memory_b = np.where(all_b > size_b, np.maximum(memory_b, _reread_b(table, processor)), memory_b)
-    return np.maximum(all_b, memory_b), memory_b
-
-
-def _reread_b(table: WorkTable, processor: Processor) -> Array:
-    """Return the least traffic that blocking in the last cache allows products.
-
-    In a cache of S bytes, intensity goes with sqrt(S) and with element size to the power -3/2.
-    """
-    flop_per_b = processor.timing.cache_flop_per_b * (2 / table.element_b) ** 1.5
-    is_product = np.array(
-        [is_matrix(operator) and operator.kind != "attention" for operator in table.operators]
-    )
-    return table.per_group(is_product * table.flop / flop_per_b)
 
 
 def _link(table: WorkTable, processor: Processor, num_devices: int) -> tuple[Array, Array]:

@@ -3,14 +3,14 @@
 What prices groups is vectorised, and equal ones share a row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.estimator.pricing.kernel_class import kernel_class, reduced_elements
-from joulelab.tracing.fusion import Groups, Traffic, traffic
+from joulelab.tracing.fusion import Groups, Traffic, ValueBytes, traffic
 from joulelab.tracing.precision import element_b, is_depthwise
 from joulelab.tracing.program import (
     ALL_REDUCE,
@@ -63,6 +63,7 @@ class WorkTable:
     read_b: Array
     weight_b: Array
     written_b: Array  # what each group row writes
+    outside_b: Array  # what it reads that was there before the program, contained in read_b
     reduced_b: Array  # bytes that each group row sums over all devices
     main: Index  # operator row that names each group row: its matrix work, else its largest
     sequence: Index  # group rows in the order in which they run
@@ -95,10 +96,15 @@ def tabulate(program: Program, groups: Groups, *, fused: bool = False) -> WorkTa
 
 
 def _traffic(program: Program, groups: Groups) -> Sequence[Traffic]:
-    if len(groups) == len(program.operators):  # unfused: nothing stays inside
-        alone = [program.operators[index] for (index,) in groups]
-        return [(one.read_b, one.weight_b, one.written_b) for one in alone]
-    return traffic(program, groups)
+    if len(groups) != len(program.operators):
+        return traffic(program, groups)
+    values = ValueBytes(program)  # unfused: nothing stays inside
+    return [_alone(program.operators[index], values.read_b[index], values) for (index,) in groups]
+
+
+def _alone(operator: Operator, read_b: Mapping[int, float], values: ValueBytes) -> Traffic:
+    outside_b = sum(moved_b for value, moved_b in read_b.items() if values.is_outside(value))
+    return operator.read_b, operator.weight_b, operator.written_b, outside_b
 
 
 class _Rows:
@@ -143,7 +149,7 @@ class _Rows:
 
     def table(self, sequence: Sequence[int], parameter_b: float) -> WorkTable:
         kept = self._kept
-        moved = np.array([moved for _, moved in self._groups], dtype=float).reshape(-1, 3)
+        moved = np.array([moved for _, moved in self._groups], dtype=float).reshape(-1, 4)
         members = [members for members, _ in self._groups]
         return WorkTable(
             operators=tuple(kept),
@@ -159,6 +165,7 @@ class _Rows:
             read_b=moved[:, 0],
             weight_b=moved[:, 1],
             written_b=moved[:, 2],
+            outside_b=moved[:, 3],
             reduced_b=np.array([self._reduced_b(group) for group in members]),
             main=np.array([self._main(group) for group in members], dtype=np.intp),
             sequence=np.array(sequence, dtype=np.intp),

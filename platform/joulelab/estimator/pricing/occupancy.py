@@ -1,0 +1,111 @@
+"""How well the shapes of matrix work fill a device: edges of tiles, waves, few rows."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.estimator.pricing.table import Shapes
+from joulelab.hardware.processor import MatrixEngine
+
+Array = NDArray[np.float64]
+
+_SLICE_K = 256
+"""Least length of the dot products into which a long one is split over idle engines; estimated
+from the split-K kernels of public libraries."""
+_GRANULE = 8
+"""Least rows that a matrix unit works on (the n of NVIDIA's m16n8k16 instructions)."""
+
+
+_SIDE = np.array([8192.0])
+_ONE = np.ones(1)
+_REFERENCE = Shapes(batch=_ONE, m=_SIDE, n=_SIDE, k=_SIDE, window=_ONE, pixels=_ONE)
+
+
+def utilisation(
+    shapes: Shapes, engine: MatrixEngine, *, plain: bool, on_cpu: bool = False
+) -> tuple[Array, Array]:
+    """Return the rate that shapes reach relative to a large product, and the busy share.
+
+    A product of 8192 x 8192 x 8192 is what the efficiency of a pipe is measured with, so it has
+    one; better shapes have a little more.
+
+    The best tile is taken, in either orientation. If a result has fewer tiles than there are
+    engines, dot products are split over them, in slices of at least 256. Thin results take the
+    smallest tile cut down to 8 rows at that tile's relative speed; on plain units libraries cut
+    it for a single row alone (fp32 products of 8 rows take as long as of 32 on an H200). A CPU
+    takes as many rows as there are, one instruction each.
+
+    Returns:
+        Rate over that of the reference, > 0; engines that have work over all engines, 0..1.
+    """
+    cut = (1, 2) if plain else (_GRANULE, _least_rows(engine))
+    if on_cpu:
+        cut = (1, _least_rows(engine))
+    used, busy = _used(shapes, engine, cut)
+    reference, _ = _used(_REFERENCE, engine, cut)
+    return used / reference, busy
+
+
+def _least_rows(engine: MatrixEngine) -> int:
+    return min(min(tile[:2]) for tile in engine.tiles)
+
+
+def _used(shapes: Shapes, engine: MatrixEngine, cut: tuple[int, int]) -> tuple[Array, Array]:
+    """Return the share of all engine time that makes results, and of engines that have work.
+
+    ``cut`` says to how many rows the smallest tile is cut, and for results of fewer than what.
+    """
+    if engine.depth:
+        return _systolic(shapes, engine)
+    thin_rows, below = cut
+    rows, columns, speed = _tiles(engine, thin_rows)
+    m, n = shapes.m[:, None], shapes.n[:, None]
+    down, across = np.ceil(m / rows), np.ceil(n / columns)
+    blocks = shapes.batch[:, None] * down * across
+    filled, busy = _waves(blocks, shapes.k[:, None], engine.num_engines)
+    used = m * n / (down * rows * across * columns) * filled * speed
+    is_cut = np.minimum(rows, columns) < _least_rows(engine)
+    used[:, is_cut] *= np.minimum(m, n) < below
+    best = np.argmax(used, axis=1)[:, None]
+    return np.take_along_axis(used, best, 1)[:, 0], np.take_along_axis(busy, best, 1)[:, 0]
+
+
+def _tiles(engine: MatrixEngine, thin_rows: int) -> tuple[Array, Array, Array]:
+    """Return rows, columns and speeds of every tile, each lying and standing."""
+    smallest = min(engine.tiles, key=lambda tile: tile[0] * tile[1])
+    thin = (min(thin_rows, *smallest[:2]), max(smallest[:2]), smallest[2])
+    tiles = [*engine.tiles, thin]
+    tiles += [(columns, rows, speed) for rows, columns, speed in tiles if rows != columns]
+    rows, columns, speed = np.array(tiles, dtype=float).T
+    return rows, columns, speed
+
+
+def _waves(blocks: Array, k: Array, num_engines: int) -> tuple[Array, Array]:
+    """Return the share of engine time used over all waves of blocks, and engines ever used."""
+    slices = np.maximum(1.0, np.floor(k / _SLICE_K))
+    splits = np.clip(np.floor(num_engines / blocks), 1.0, slices)
+    parts = blocks * splits
+    filled = parts / (np.ceil(parts / num_engines) * num_engines)
+    return filled, np.minimum(1.0, parts / num_engines)
+
+
+def _systolic(shapes: Shapes, engine: MatrixEngine) -> tuple[Array, Array]:
+    """Stream rows through arrays that hold a block of weights, one block after the other.
+
+    Each pass takes as many steps as rows, and ``depth`` more to fill and drain.
+    """
+    used, busy = [], []
+    for side, columns, speed in engine.tiles:
+        down, across = np.ceil(shapes.k / side), np.ceil(shapes.n / columns)
+        edge = shapes.k * shapes.n / (down * side * across * columns)
+        passes = shapes.batch * down * across
+        # Where weights make too few passes, rows are shared out among the arrays.
+        shares = np.clip(np.floor(engine.num_engines / passes), 1.0, shapes.m)
+        streamed = shapes.m / shares
+        filled, working = _waves(passes * shares, np.ones_like(passes), engine.num_engines)
+        used.append(edge * filled * speed * streamed / (streamed + engine.depth))
+        busy.append(working)
+    best = np.argmax(used, axis=0)[None]
+    return (
+        np.take_along_axis(np.array(used), best, 0)[0],
+        np.take_along_axis(np.array(busy), best, 0)[0],
+    )
