@@ -2,7 +2,7 @@
 
 Kernels are launched from graphs, so that no host is waited for. Parameters are read from several
 buffers in turn that no cache holds together, as in a program whose weights exceed the cache; what
-a kernel takes of the one before it is where that left it. Data are the run's (``tensor_data.py``).
+a kernel takes of the one before it is where that left it. Data are the run's (``torch_data.py``).
 """
 
 import json

@@ -47,19 +47,19 @@ class Replays:
 class Replayer:
     """Replays what is not known yet at a point, and knows it from then on.
 
-    ``say`` is told which kernel it is at.
+    ``report`` is told which kernel it is at.
     """
 
-    def __init__(self, bench: Bench, num_boards: int, say: Callable[[str], object]) -> None:
-        self._bench, self._num_boards, self._say = bench, num_boards, say
+    def __init__(self, bench: Bench, num_boards: int, report: Callable[[str], object]) -> None:
+        self._bench, self._num_boards, self._report = bench, num_boards, report
         self._known: dict[OperatingPoint, Replays] = {}
         self._number: int | None = None
 
     def hear(self, step: str) -> bool:
-        """Say which kernel a step of the bench is of; return whether it is one of a replay."""
+        """Report which kernel a step of the bench is of; return whether it is one of a replay."""
         if self._number is not None and step.endswith(": warming up"):
             self._number += 1
-            self._say(f"Replaying kernel {self._number}: {step.partition(':')[0]}")
+            self._report(f"Replaying kernel {self._number}: {step.partition(':')[0]}")
         return self._number is not None
 
     def replays(

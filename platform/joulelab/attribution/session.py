@@ -113,11 +113,7 @@ class Session:
             estimates = self._estimates(traced, configuration, notes)
             is_cheap = method == "classes" and not phase
             metering = self._metering(configuration, boards[0], profiles[0]) if is_cheap else {}
-            replays = Replays()
-            if method != "classes":
-                replays = self._replayer.replays(
-                    configuration, phase, boards[0].measured, profiles[0], self._clock_factor
-                )
+            replays = self._replays(configuration, method, phase, boards[0], profiles[0])
         finally:
             self._bench.close()
         found = [
@@ -214,6 +210,20 @@ class Session:
         except JouleLabError as error:
             notes.append(f"The estimator has no answer: {error}")
             return {}
+
+    def _replays(
+        self,
+        configuration: Configuration,
+        method: Asked,
+        phase: str,
+        board: Readings,
+        profiles: Sequence[PhaseProfile],
+    ) -> Replays:
+        if method == "classes":
+            return Replays()
+        return self._replayer.replays(
+            configuration, phase, board.measured, profiles, self._clock_factor
+        )
 
     def _pricing(
         self,

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 from typing_extensions import override
 
 from joulelab.attribution.profile import kernel_name
-from joulelab.attribution.tensor_data import sample_of
+from joulelab.attribution.torch_data import sample_of
 from joulelab.attribution.traced import cache_regions
 from joulelab.core.synchronise import synchronise
 from joulelab.errors import ConfigError

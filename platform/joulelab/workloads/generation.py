@@ -208,11 +208,11 @@ def _fused_kernels(program: Program) -> Kernels:
 def _fused_kernel(program: Program, group: tuple[int, ...], moved_b: Traffic) -> KernelCost:
     operators = [program.operators[index] for index in group]
     main = operators[main_operator(operators)]
-    _, weight_b, written_b = moved_b
+    read_b, weight_b, written_b, _ = moved_b
     return replace(
         kernel_of(main),
         flop=sum(operator.flop for operator in operators),
-        dram_b=sum(moved_b),
+        dram_b=read_b + weight_b + written_b,
         weight_b=weight_b,
         written_b=written_b,
     )

@@ -5,8 +5,8 @@ import torch
 from torch import distributed
 
 from joulelab.attribution.components import component_of
-from joulelab.attribution.tensor_data import filled
 from joulelab.attribution.torch_calls import IN_A_ROW, TensorLike, record, steps_of
+from joulelab.attribution.torch_data import filled
 from joulelab.errors import ConfigError
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.program import workload_type

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from joulelab.attribution.tensor_data import extent, filled, sample_of
+from joulelab.attribution.torch_data import extent, filled, sample_of
 
 LARGE = (1 << 22) + 5
 
