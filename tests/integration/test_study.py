@@ -189,7 +189,8 @@ def test_a_gpu_whose_actor_keeps_dying_is_set_aside_and_the_rest_go_on(study):
             # Until it is back: the other GPU would do all the trials meanwhile.
             until(lambda: is_back(row_of(victim), killed.pid), 60.0)
 
-    summary, _ = study(trials(repeats=2), num_gpus=2, procedure=LONG, on_event=kill_always)
+    many = trials(repeats=6)  # the other GPU does several while this one comes back
+    summary, _ = study(many, num_gpus=2, procedure=LONG, on_event=kill_always)
 
     assert summary.complete
     assert list(summary.quarantined) == [victim]

@@ -44,7 +44,7 @@ def closure_words(phase: Phase) -> str:
         return f"{text}; the parts shown are reconciled with it."
     return (
         f"{text}: too far to be chance. The parts shown are not reconciled with it, and what is "
-        "missing is told as not explained."
+        "missing stands as not explained."
     )
 
 
