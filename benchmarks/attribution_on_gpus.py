@@ -22,6 +22,7 @@ import joulelab
 from joulelab.analysis.attributed.page import write_all
 from joulelab.analysis.attributed.table import answer
 from joulelab.attribution.attribution import Attribution
+from joulelab.attribution.pacing import Means
 from joulelab.attribution.session import Asked
 from joulelab.core.configuration import KnobValue
 from joulelab.core.procedure import Procedure
@@ -93,14 +94,10 @@ def write_replays(found: Attribution, path: Path) -> None:
         rows = csv.writer(file)
         rows.writerow(("name", "sm_clock_mhz", "power_w", "static_w", "time_s", "findings"))
         for name, one in (*found.measured.items(), *found.replays.items()):
-            seconds = sum(window.duration_s for window in one.windows)
-            joules = sum(window.energy_j for window in one.windows)
-            work = sum(window.work for window in one.windows)
             idle_w = None if one.idle is None else one.idle.power_w
             why = " ".join(finding.reason for finding in one.findings)
-            clock_mhz = one.observed.sm_clock_mhz
-            if work:
-                rows.writerow((name, clock_mhz, joules / seconds, idle_w, seconds / work, why))
+            if means := Means.of(one):
+                rows.writerow((name, means.sm_clock_mhz, means.power_w, idle_w, means.time_s, why))
 
 
 def main(settings: Settings) -> int:

@@ -24,12 +24,11 @@ from itertools import pairwise
 
 from figures import Figure
 
-from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import trace_model
-from joulelab.estimator.pricing.run import PhaseRun, Plan, conditions, plan, run
-from joulelab.hardware.processor import Family, Processor
+from joulelab.estimator.pricing.predict import runs
+from joulelab.estimator.pricing.run import PhaseRun
+from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracing.precision import supports
 from joulelab.tracing.program import TracedModel
@@ -139,15 +138,8 @@ def _prices(model: str) -> tuple[Prices, bool]:
 
 
 def _of(processors: Sequence[Processor], traced: TracedModel) -> dict[str, Priced]:
-    plans: dict[tuple[Mode, Family], tuple[Plan, ...]] = {}
-    found = {}
-    for one in processors:
-        where = conditions(one, "eager", (OperatingPoint(),), 1)
-        kind = (where.mode, one.family)
-        if kind not in plans:
-            plans[kind] = plan(traced, *kind)
-        found[one.key] = _price([run(each, where) for each in plans[kind]])
-    return found
+    found = zip(processors, runs(traced, processors), strict=True)
+    return {one.key: _price(of_phases) for one, of_phases in found}
 
 
 def _price(runs: Sequence[PhaseRun]) -> Priced:

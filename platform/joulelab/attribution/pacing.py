@@ -6,10 +6,10 @@ program's clock is not left to a law of voltage: it is measured again with pause
 board has about the mean power of the program, and so about its clock. No setter is called.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from joulelab.attribution.profile import PhaseProfile
+from joulelab.attribution.profile import PhaseProfile, first_phases
 from joulelab.core.measurement import Measurement
 
 _LOWERED = 0.98
@@ -22,7 +22,7 @@ ClockFactor = Callable[[float | None, float | None], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Means:
+class Means:
     """What was read of a program or of a kernel alone, be it valid or not.
 
     A kernel that the power limit keeps from a locked clock is not, and may be with pauses.
@@ -33,7 +33,8 @@ class _Means:
     time_s: float  # per unit of work
 
     @classmethod
-    def of(cls, read: Measurement) -> "_Means | None":
+    def of(cls, read: Measurement) -> "Means | None":
+        """Return them; ``None`` where no window ran, or no clock was read."""
         clock_mhz = read.observed.sm_clock_mhz
         if clock_mhz is None or not read.windows:
             return None
@@ -57,21 +58,13 @@ def pauses_s(
     """
     return {
         name: pause_s
-        for name, phase in _first_phases(profiles)
+        for name, phase in first_phases(profiles).items()
         if name in alone and (pause_s := _pause_s(alone[name], measured[phase], factor)) is not None
     }
 
 
-def _first_phases(profiles: Sequence[PhaseProfile]) -> Iterator[tuple[str, str]]:
-    found: dict[str, str] = {}
-    for profile in profiles:
-        for call in profile.calls:
-            found.setdefault(call.kernel, profile.phase)
-    yield from found.items()
-
-
 def _pause_s(alone: Measurement, program: Measurement, factor: ClockFactor) -> float | None:
-    kernel, run = _Means.of(alone), _Means.of(program)
+    kernel, run = Means.of(alone), Means.of(program)
     if kernel is None or run is None or alone.idle is None:
         return None
     if kernel.sm_clock_mhz >= _LOWERED * run.sm_clock_mhz:

@@ -42,6 +42,15 @@ class PhaseProfile:
         return sum(call.device_s for call in self.calls) + self.stray_s
 
 
+def first_phases(profiles: Iterable[PhaseProfile]) -> Mapping[str, str]:
+    """Return the first phase that launches each distinct kernel, by the kernel's name."""
+    found: dict[str, str] = {}
+    for profile in profiles:
+        for call in profile.calls:
+            found.setdefault(call.kernel, profile.phase)
+    return found
+
+
 class ProfileSource(ABC):
     """Tells which kernels the phases of a program launch."""
 

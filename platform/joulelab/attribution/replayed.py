@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from joulelab.attribution.pacing import ClockFactor
 from joulelab.attribution.prices import WAITS, WAITS_U, Array, Prices, Pricing, Solution, prior_of
-from joulelab.attribution.profile import KernelCall, PhaseProfile
+from joulelab.attribution.profile import KernelCall, PhaseProfile, first_phases
 from joulelab.attribution.replayer import Replays
 from joulelab.core.measurement import Measurement
 from joulelab.errors import MeasurementError
@@ -49,16 +49,12 @@ class Replayed(Pricing):
         self, profiles: Sequence[PhaseProfile], measured: Mapping[str, Measurement]
     ) -> Prices:
         operators: dict[str, Operator] = {}
-        clocks_mhz: dict[str, float | None] = {}
-        for profile in profiles:
-            for call in profile.calls:
-                if call.waits_in:
-                    continue
+        for call in (call for profile in profiles for call in profile.calls):
+            if not call.waits_in:
                 operators.setdefault(call.kernel, call.operator)
-                clock_mhz = measured[profile.phase].observed.sm_clock_mhz
-                clocks_mhz.setdefault(call.kernel, clock_mhz)
+        phases = first_phases(profiles)
         known = {
-            name: self._alone(name, one, clocks_mhz[name])
+            name: self._alone(name, one, measured[phases[name]].observed.sm_clock_mhz)
             for name, one in self._replays.measured.items()
             if name in operators and one.valid and one.idle is not None
         }

@@ -176,8 +176,8 @@ def timed_launches(
 
 def _differing(marked: Sequence[str], timed: Sequence[str]) -> str:
     """Say that executions differ, and in which kernels most."""
-    more, fewer = Counter(marked), Counter(timed)
-    more.subtract(fewer)
+    more = Counter(marked)
+    more.subtract(timed)
     most = sorted(more.items(), key=lambda item: -abs(item[1]))[:_MOST_NAMED]
     found = "; ".join(f"{count:+d} x {name[:60]}" for name, count in most if count)
     return (

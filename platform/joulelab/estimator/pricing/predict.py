@@ -1,7 +1,7 @@
 """From a traced model and a processor to time, energy and memory, and where they go."""
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -167,15 +167,11 @@ def totals(
     The same figures as :func:`estimate`, with the program analysed once for all processors. Each of
     ``points`` must be in the range of every processor. Raises ConfigError as :func:`estimate`.
     """
-    plans: dict[tuple[Mode, Family], tuple[Plan, ...]] = {}
     columns = np.empty((4, len(processors), len(points), len(model.phases)))
-    for index, processor in enumerate(processors):
-        where = _conditions(model, processor, mode, points, num_devices)
-        kind = (where.mode, processor.family)
-        if kind not in plans:
-            plans[kind] = plan(model, *kind)
-        for place, one in enumerate(plans[kind]):
-            columns[:, index, :, place] = _columns(run(one, where), num_devices)
+    found = runs(model, processors, mode=mode, points=points, num_devices=num_devices)
+    for index, of_phases in enumerate(found):
+        for place, one in enumerate(of_phases):
+            columns[:, index, :, place] = _columns(one, num_devices)
     return Totals(
         phases=tuple(phase.phase for phase in model.phases),
         latency_s=columns[0],
@@ -184,6 +180,27 @@ def totals(
         peak_power_w=columns[3],
         num_devices=num_devices,
     )
+
+
+def runs(
+    model: TracedModel,
+    processors: Sequence[Processor],
+    *,
+    mode: Mode = "eager",
+    points: Sequence[OperatingPoint] = (OperatingPoint(),),
+    num_devices: int = 1,
+) -> Iterator[tuple[PhaseRun, ...]]:
+    """Yield the phases of ``model`` on each processor, as priced; analysed once for all of them.
+
+    Raises ConfigError as :func:`totals`.
+    """
+    plans: dict[tuple[Mode, Family], tuple[Plan, ...]] = {}
+    for processor in processors:
+        where = _conditions(model, processor, mode, points, num_devices)
+        kind = (where.mode, processor.family)
+        if kind not in plans:
+            plans[kind] = plan(model, *kind)
+        yield tuple(run(one, where) for one in plans[kind])
 
 
 def _columns(result: PhaseRun, num_devices: int) -> tuple[Array, Array, Array, Array]:
