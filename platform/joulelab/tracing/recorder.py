@@ -253,10 +253,10 @@ def _folds_rows(
 
     PyTorch does so for weights that learn (``should_fold``, LinearAlgebra.cpp), also where nothing
     learns. Their transpose is seen not to learn here, below autograd: it would be multiplied batch
-    by batch, as in the output head of a language model, which reads the last token of each sequence.
+    by batch, as in the output head of a language model, which reads the last tokens alone.
     """
     is_flattened_anyway = bias is not None and given.is_contiguous()
-    return weight.requires_grad and given.dim() > 2 and not is_flattened_anyway  # noqa: PLR2004
+    return weight.requires_grad and given.dim() > 2 and not is_flattened_anyway
 
 
 def _rows_folded(
