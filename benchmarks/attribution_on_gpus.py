@@ -95,7 +95,8 @@ def write_replays(found: Attribution, path: Path) -> None:
     with path.open("w") as file:
         rows = csv.writer(file)
         rows.writerow(("name", "sm_clock_mhz", "power_w", "static_w", "time_s", "findings"))
-        for name, one in (*found.measured.items(), *found.replays.items()):
+        paced = {f"{name}, with pauses": one for name, one in found.paced.items()}
+        for name, one in (*found.measured.items(), *found.replays.items(), *paced.items()):
             idle_w = None if one.idle is None else one.idle.power_w
             why = " ".join(finding.reason for finding in one.findings)
             if means := Means.of(one):
