@@ -181,10 +181,11 @@ class Replay(Workload[ReplaySettings]):
                     costs[name] = cost
                     found[name] = found.get(name, 0.0) + rough_j(cost)
             matter = that_matter(joules.values())
-            self._costs = {name: costs[name] for name in matter}
+            asked = {name: costs[name] for name in matter}
             if sums := [cost for cost in costs.values() if cost.name == ALL_REDUCE]:
-                self._costs[LINKS_AWAKE] = min(sums, key=lambda cost: cost.dram_b)
-            self._costs = {n: cost for n, cost in self._costs.items() if n not in self._skipped}
+                # First, at the warmth of the idle window.
+                asked = {LINKS_AWAKE: min(sums, key=lambda cost: cost.dram_b), **asked}
+            self._costs = {n: cost for n, cost in asked.items() if n not in self._skipped}
         return self._costs
 
     def _is_asked(self, name: str) -> bool:

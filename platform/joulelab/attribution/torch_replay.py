@@ -51,7 +51,7 @@ class TorchPlayer:
         if sums and LINKS_AWAKE not in known:
             least = min(sums, key=lambda call: call.operator.moved_b)
             self._calls[LINKS_AWAKE] = self._calls[least.kernel]
-            self._names += (LINKS_AWAKE,)
+            self._names = (LINKS_AWAKE, *self._names)  # at the warmth of the idle window
         self._graph: _Graph | None = None
 
     def names(self) -> Sequence[str]:
