@@ -109,7 +109,10 @@ class PhysicsModel(PowerModel):
         """
         queries, values = self._learnable(anchors, profiled)
         adapted = copy.copy(self)
-        adapted.caps_w = {**self.caps_w, **self._caps_seen(queries, values)}
+        free = queries.of_profiles([p.pair not in self.held_mhz for p in queries.profiles]) > 0
+        if free.any():
+            seen = self._caps_seen(queries.select(free), values[free])
+            adapted.caps_w = {**self.caps_w, **seen}
         adapted.place(queries, values, [g for g in anchors.boards if g not in self.domain.gpus])
         scaled = super(PhysicsModel, adapted).adapt(anchors, profiled=profiled)
         parameters, scatter = adapted.shown(queries, values)

@@ -12,7 +12,7 @@ gives it too little power, and of different members such errors no longer cancel
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
@@ -21,18 +21,17 @@ import numpy as np
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 from typing_extensions import override
 
-from joulelab.core.power_law import CAP_SHARE, board_w
-from joulelab.hardware.spec import GpuSpec
 from joulelab.objectives import EDP
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration
 from joulelab.power_models.correction import Correction, Corrections
 from joulelab.power_models.decision import CHOSEN_BY, FixedClock, best_fixed_ratios
+from joulelab.power_models.held_clocks import Pair
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.regressions import MeanModel
 from joulelab.power_models.members.tabular import RandomForestModel
 from joulelab.power_models.queries import Profile, Queries
-from joulelab.power_models.runs import NEAR_CAP, Array, Names, Runs
+from joulelab.power_models.runs import Array, Names, Runs
 
 MEMBERS: tuple[type[PowerModel], ...] = (PhysicsModel, MeanModel, RandomForestModel)
 _NUM_FOLDS = 5
@@ -115,18 +114,8 @@ class StackedModel(PowerModel):
         if is_known or self._anchors_of(profile) > 1 or not len(self._fixed_ratios):
             return None
         ratio = float(self._fixed_ratios[CHOSEN_BY.index(objective)])
-        return FixedClock(ratio=ratio, of_mhz=self._held_mhz(profile))
-
-    def _held_mhz(self, profile: Profile) -> float:
-        """Return the clock of the profile's run; where its limit is known its clock was seen."""
-        if profile.power_limit_w is not None or not self._anchors_of(profile):
-            return profile.clock_mhz
-        asked = Queries(
-            profiles=(profile,),
-            profile=np.zeros(1, dtype=np.intp),
-            sm_clock_mhz=np.array([profile.clock_mhz]),
-        )
-        return likely_held_mhz(profile.spec, profile.clock_mhz, float(self.predict(asked)[0]))
+        of_mhz = self.held_mhz.get(profile.pair, profile.clock_mhz)
+        return FixedClock(ratio=ratio, of_mhz=of_mhz)
 
     @override
     def answer(self, queries: Queries) -> Array:
@@ -140,6 +129,12 @@ class StackedModel(PowerModel):
             table = self._weights if profile.gpu in trained_on else self._weights_elsewhere
             weights[number] = table[self._anchors_of(profile)]
         return np.asarray(np.exp(np.einsum("nm,mn->n", weights[queries.profile], np.array(logs))))
+
+    @override
+    def holding(self, held_mhz: Mapping[Pair, float]) -> Self:
+        aware = super().holding(held_mhz)
+        aware.members = [each.holding(aware.held_mhz) for each in self.members]
+        return aware
 
     @override
     def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> Self:
@@ -255,29 +250,3 @@ def _least(errors: Array, groups: Names) -> Array:
         weights = nnls(system, aim)[0]
         weights = weights / weights.sum()
     return np.asarray(weights)
-
-
-def likely_held_mhz(spec: GpuSpec, asked_mhz: float, power_w: float) -> float:
-    """Return the clock of a run that drew ``power_w`` at a requested clock; that one if below.
-
-    A run at the default limit would draw without it at least that, and at most what the catalogue
-    says of its hungriest unit and its memory at peak; the middle is taken. It gives 1425 MHz on an
-    H200, where GEMMs that the limit holds run at 1425, 1538 and 1725.
-    """
-    limit_w, constant_w = spec.default_power_limit_w, spec.power.constant_w
-    clocks_mhz = np.array(sorted({*(c for c in spec.sm_clocks_mhz if c < asked_mhz), asked_mhz}))
-    peak_w = _peak_w(spec, clocks_mhz)
-    if abs(power_w / limit_w - 1.0) > NEAR_CAP or peak_w[-1] <= limit_w:
-        return asked_mhz
-    share = ((limit_w + peak_w[-1]) / 2.0 - constant_w) / (peak_w[-1] - constant_w)
-    held = constant_w + share * (peak_w - constant_w) <= CAP_SHARE * limit_w
-    return float(clocks_mhz[held].max(initial=clocks_mhz[0]))
-
-
-def _peak_w(spec: GpuSpec, clocks_mhz: Array) -> Array:
-    """Return board power with its hungriest unit and its memory at peak."""
-    power, voltage = spec.power, np.array([spec.voltage.at(mhz) for mhz in clocks_mhz])
-    of_clock = power.clock_tree_w_per_ghz + power.sm_w_per_ghz + max(power.pipe_w_per_ghz.values())
-    core_w = power.leakage_w + of_clock * clocks_mhz / 1e3
-    memory_w = power.dram_j_per_b * spec.memory_bandwidth_b_per_s
-    return board_w(power.constant_w, voltage**2, core_w, memory_w)
