@@ -96,8 +96,8 @@ def test_a_board_of_another_kind_has_the_weights_of_boards_that_were_left_out():
 
     logs = np.log([each.predict(queries) for each in model.power.members])
 
-    assert model.power._weights_elsewhere != pytest.approx(model.power._weights)
-    expected = np.exp(model.power._weights_elsewhere[0] @ logs)
+    assert model.power._weights_elsewhere[1] != pytest.approx(model.power._weights)
+    expected = np.exp(model.power._weights_elsewhere[1, 0] @ logs)
     assert model.power.predict(queries) == pytest.approx(expected, rel=1e-9)
 
 
@@ -111,7 +111,7 @@ def test_intervals_are_wider_on_a_board_that_was_not_trained_on():
     here, there = (power.predict_interval(each, level=0.8) for each in asked)
 
     width = np.log(there.upper / there.lower) / np.log(here.upper / here.lower)
-    assert width == pytest.approx(np.full(len(width), power._widening[0]))
+    assert width == pytest.approx(np.full(len(width), power._widening[0, 0]))
     assert power._widening.min() >= 3.0
 
 
@@ -216,6 +216,7 @@ def test_a_choice_is_the_same_after_a_model_was_stored(tmp_path):
     again = load_operating_model(tmp_path)
 
     assert again.choose(queries, "energy") == model.choose(queries, "energy")
+    assert again.power.domain == model.power.domain  # kinds it was trained on were lost
 
 
 def test_it_errs_no_more_than_its_best_member_where_one_law_holds():
@@ -243,3 +244,28 @@ def test_it_is_what_is_trained_unless_another_is_named():
 
     assert Train.__dataclass_fields__["power"].default == StackedModel.name
     assert POWER_MODELS[StackedModel.name] is StackedModel
+
+
+def test_of_boards_of_another_kind_the_law_says_most_until_two_points_are_known():
+    """The mean curve and trees have seen nothing of them; `physics` has their catalogue entry."""
+    known_kind, weights = fitted().power._weights_elsewhere
+
+    assert NAMES[0] == "physics"
+    assert weights[:2] == pytest.approx(np.eye(3)[[0, 0]])
+    assert weights[2] == pytest.approx(np.full(3, 1 / 3))
+    assert known_kind == pytest.approx(np.full((3, 3), 1 / 3))
+
+
+def test_where_it_is_not_known_at_which_clock_a_limit_held_a_run_intervals_are_wider():
+    limit_w = GPUS["v100_pcie"].default_power_limit_w
+    there = runs_of_rows(rows_by_law(1, gpu="v100_pcie", seed=7))
+    queries = queries_of(there)
+    measured = there.select(queries.nearest((1.0,)))
+    model = OperatingModel(power=fitted().power, time=fitted().time)
+
+    def width(share):
+        held = replace(measured, power_w=np.full(1, share * limit_w))
+        interval = model.adapt(held, profiled=there).predict_interval(queries, "power_w", 0.8)
+        return np.log(interval.upper / interval.lower)
+
+    assert (width(0.99) > width(0.9)).all()

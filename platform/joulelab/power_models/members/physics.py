@@ -64,7 +64,7 @@ class PhysicsModel(PowerModel):
         self.known: Mapping[tuple[str, str], Array] = {}
         self.caps_w: Mapping[str, float] = {}
         self._time_gpus: tuple[str, ...] = ()
-        self._moved: Mapping[str, Array] = {}
+        self.moved: Mapping[str, Array] = {}
         self._weights: Mapping[str, Array] = {}
         self._scatters = np.zeros(0)
 
@@ -81,7 +81,7 @@ class PhysicsModel(PowerModel):
             zeros = np.zeros(len(TIME_WEIGHTS) + 2 * len(self._time_gpus))
             self._time_weights = self._fitted_time(queries, values, scatter, zeros, 0)
         else:
-            self._moved, board = self._learned_shapes(queries, values, scatter)
+            self.moved, board = self._learned_shapes(queries, values, scatter)
             inputs = profile_inputs(queries, self._typical)
             self._weights = learned_weights(queries, inputs, board, self._shape)
         self._doubt = _FIRST_DOUBT
@@ -152,7 +152,7 @@ class PhysicsModel(PowerModel):
         }
         if self.target == "time_s":
             arrays["time_weights"] = self._time_weights
-        arrays |= {f"moved.{gpu}": moved for gpu, moved in self._moved.items()}
+        arrays |= {f"moved.{gpu}": moved for gpu, moved in self.moved.items()}
         arrays |= {f"weights.{gpu}": weights for gpu, weights in self._weights.items()}
         return State(values=values, arrays=arrays)
 
@@ -168,7 +168,7 @@ class PhysicsModel(PowerModel):
         if self.target == "time_s":
             self._time_weights = arrays["time_weights"]
             return
-        self._moved = {"": arrays["moved."], **state.prefixed("moved.").arrays}
+        self.moved = {"": arrays["moved."], **state.prefixed("moved.").arrays}
         self._weights = {"": arrays["weights."], **state.prefixed("weights.").arrays}
 
     def _guess(self, queries: Queries) -> Array:
@@ -250,8 +250,8 @@ class PhysicsModel(PowerModel):
                 self._time_gpus = (*self._time_gpus, gpu)
                 self._time_weights = self._fitted_time(here, there, scatter, known, len(known) - 2)
                 continue
-            moved, _ = self._learned_shape(here, there, scatter, self._moved[""])
-            self._moved = {**self._moved, gpu: moved}
+            moved, _ = self._learned_shape(here, there, scatter, self.moved[""])
+            self.moved = {**self.moved, gpu: moved}
             level = np.median(self._departures(here, there)[:, 0])
             self._weights = {**self._weights, gpu: self._weights[""] * np.exp(level)}
 
@@ -295,5 +295,5 @@ class PhysicsModel(PowerModel):
         )
 
     def _shape(self, gpu: str, board: str) -> PowerShape:
-        moved = self._moved.get(gpu, self._moved[""])
+        moved = self.moved.get(gpu, self.moved[""])
         return PowerShape.of(shape_by_catalogue(GPUS[board]) + moved)
