@@ -19,6 +19,7 @@ from joulelab.power_models.members.physics_fits import (
     learned_weights,
 )
 from joulelab.power_models.members.physics_laws import (
+    BUSY,
     TIME_WEIGHTS,
     PowerShape,
     memory_knee,
@@ -104,15 +105,13 @@ class PhysicsModel(PowerModel):
 
         They show the parameters of their applications, as far as they can; what is left is
         scaled away as for every model. On a GPU that it was not trained on, two applications or
-        more at two clocks or more also show the constants of that GPU, as far as they differ from
-        what was taken for them.
+        more at two clocks or more also show how its constants differ from what was taken.
         """
         queries, values = self._learnable(anchors, profiled)
         adapted = copy.copy(self)
         free = queries.of_profiles([p.pair not in self.held_mhz for p in queries.profiles]) > 0
-        if free.any():
-            seen = self._caps_seen(queries.select(free), values[free])
-            adapted.caps_w = {**self.caps_w, **seen}
+        seen = self._caps_seen(queries.select(free), values[free]) if free.any() else {}
+        adapted.caps_w = {**self.caps_w, **seen}
         adapted.place(queries, values, [g for g in anchors.boards if g not in self.domain.gpus])
         scaled = super(PhysicsModel, adapted).adapt(anchors, profiled=profiled)
         parameters, scatter = adapted.shown(queries, values)
@@ -132,9 +131,7 @@ class PhysicsModel(PowerModel):
         parameters, scatter = self.shown(measured_at, values[anchors])
         errors = np.log(values / self._law_of(queries)(parameters))
         corrections = self.corrections.with_anchors(measured_at, errors[anchors], (), scatter)
-        left = errors - corrections.log_factor(queries)
-        left[anchors] = np.nan
-        return left
+        return np.where(anchors, np.nan, errors - corrections.log_factor(queries))
 
     @override
     def _state(self) -> State:
@@ -175,7 +172,10 @@ class PhysicsModel(PowerModel):
         """Return the parameters of each profile without anchors, shape (profiles, 2)."""
         inputs = profile_inputs(queries, self._typical)
         if self.target == "time_s":
-            return time_parameters(self._time_weights, self._time_gpus, queries, inputs)
+            guessed = time_parameters(self._time_weights, self._time_gpus, queries, inputs)
+            held = [profile.pair in self.held_mhz for profile in queries.profiles]
+            guessed[held, 0] = np.maximum(guessed[held, 0], BUSY)
+            return guessed
         rows = zip(queries.profiles, inputs[:, :4], strict=True)
         dynamic = [self._weights.get(p.gpu, self._weights[""]) @ row for p, row in rows]
         logs = np.log(np.maximum(dynamic, LEAST_DYNAMIC))
