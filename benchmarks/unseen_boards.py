@@ -28,7 +28,7 @@ from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.stacked import StackedModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import queries_of
-from joulelab.power_models.runs import Array, Runs
+from joulelab.power_models.runs import Array, Flags, Runs
 from joulelab.power_models.validation import WARM
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -73,22 +73,26 @@ def _regrets(
     anchored = queries.nearest(anchors)
     warm = model.adapt(there.select(anchored), profiled=there)
     power_w, time_s = warm.predict(queries, "power_w"), warm.predict(queries, "time_s")
-    is_inside = np.full(len(there), np.nan)
-    if num_trained > 1 / (1 - _LEVEL):
-        lower, upper = warm.predict_interval(queries, "power_w", _LEVEL)
-        is_inside = (lower <= there.power_w) & (there.power_w <= upper)
+    is_inside = _is_inside(warm, there) if num_trained > 1 / (1 - _LEVEL) else None
     found: dict[str, list[float]] = {}
     for _, rows in there.by_pair():
         asked = rows[~anchored[rows]]
         off = np.abs(power_w[asked] / there.power_w[asked] - 1.0).mean()
         late = np.abs(time_s[asked] / there.time_s[asked] - 1.0).mean()
-        scores = {"power": off, "time": late, "covered": is_inside[asked].mean()}
+        scores = {"power": off, "time": late}
+        if is_inside is not None:
+            scores["covered"] = is_inside[asked].mean()
         scores["regret"] = _regret(there.select(rows), power_w[rows], time_s[rows])
         scores["with power"] = _regret(there.select(rows), there.power_w[rows], time_s[rows])
         scores["with time"] = _regret(there.select(rows), power_w[rows], there.time_s[rows])
         for name, value in scores.items():
             found.setdefault(name, []).append(float(value))
     return ", ".join(f"{name} {np.mean(values):.1%}" for name, values in found.items())
+
+
+def _is_inside(model: OperatingModel, there: Runs) -> Flags:
+    lower, upper = model.predict_interval(queries_of(there), "power_w", _LEVEL)
+    return (lower <= there.power_w) & (there.power_w <= upper)
 
 
 def _regret(one: Runs, power_w: Array, time_s: Array) -> float:
