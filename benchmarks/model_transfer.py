@@ -143,6 +143,7 @@ def joined(*tables: Runs) -> Runs:
         gpu=np.concatenate([table.gpu for table in tables]),
         boards=boards,
         sm_clock_mhz=np.concatenate([table.sm_clock_mhz for table in tables]),
+        observed_sm_clock_mhz=np.concatenate([table.observed_sm_clock_mhz for table in tables]),
         power_w=np.concatenate([table.power_w for table in tables]),
         time_s=np.concatenate([table.time_s for table in tables]),
         activity={

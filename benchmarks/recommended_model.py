@@ -9,8 +9,7 @@ over that at the best measured point, which is best by luck as well, for all ali
 that of the best of the sweep without its scatter. In the last column are the paired differences of
 regrets over applications, the recommended model less the other, with 95 % intervals (bootstrap).
 The recommended model chooses as it does for its users, by a fixed clock ratio where models have
-been no better. Last come power limits: time under a limit over that at the board's own, from one
-run there, on public runs of training on a V100.
+been no better.
 """
 
 import argparse
@@ -25,13 +24,11 @@ from rich.console import Console
 from rich.table import Table
 from smoothing import smoothed_regret
 
-from joulelab.csv_table import read_csv_table
 from joulelab.power_models.calibration import SECOND_POINT
 from joulelab.power_models.decision import Sweep, best_fixed_ratios, measured_sweep, regret
 from joulelab.power_models.members.stacked import StackedModel
 from joulelab.power_models.operating_model import OperatingModel
-from joulelab.power_models.queries import Profile, Queries, queries_of, sweep
-from joulelab.power_models.readers import runs_of_rows
+from joulelab.power_models.queries import Queries, queries_of
 from joulelab.power_models.runs import Array, Flags, Runs
 from joulelab.power_models.validation import WARM
 
@@ -43,8 +40,6 @@ _LEVEL = 0.9
 _STACKED, _FIXED = "stacked", "fixed clock"
 _SIMPLE = ("mean", "random_forest", _FIXED)
 _REPLAYS = 4000
-_CAPS_FILE, _CAPS_GPU, _CAPS_BOARD = "power_limit_batch_training.csv", "V100", "v100_pcie"
-_WITHIN = 0.08
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +84,6 @@ def main(folder: Path, only: Sequence[str]) -> None:
         _CONSOLE.print(f"scored {case.name}", style="dim")
     for (name, anchors), scores in found.items():
         _print(name, anchors, scores)
-    if (folder / _CAPS_FILE).is_file() and (not only or "caps" in only):
-        _print_caps(folder, joined(*tables))
 
 
 def _cases(hpc: Runs, llm: Runs, inference: Runs) -> Iterator[HeldOut]:
@@ -114,7 +107,7 @@ def _score(
     measured = case.tested.select(anchored)
     trained = case.trained
     fixed = best_fixed_ratios(queries_of(trained), trained.power_w, trained.time_s)["edp"]
-    for who, one in _models(model).items():
+    for who, one in by_member(model).items():
         adapted = one.adapt(measured, profiled=case.tested)
         mine = scores.setdefault(who, Scores())
         power_w = adapted.predict(queries, "power_w")
@@ -135,7 +128,7 @@ def _score(
         _add_choice(bent, one_run, float(curve.sm_clock_mhz[curve.best("edp")]))
 
 
-def _models(model: OperatingModel) -> Mapping[str, OperatingModel]:
+def by_member(model: OperatingModel) -> Mapping[str, OperatingModel]:
     """Return the model and its members."""
     found = {_STACKED: model}
     if isinstance(model.power, StackedModel) and isinstance(model.time, StackedModel):
@@ -216,56 +209,6 @@ def _difference(off: Array) -> str:
     return f"{100 * off.mean():+.2f} ({100 * low:+.2f} to {100 * high:+.2f})"
 
 
-def _print_caps(folder: Path, runs: Runs) -> None:
-    """Print how far times under power limits are off, from one run at the highest limit."""
-    rows = [row for row in read_csv_table(folder / _CAPS_FILE) if row["gpu"] == _CAPS_GPU]
-    model = OperatingModel(power=StackedModel(), time=StackedModel("time_s")).fit(runs)
-    jobs: dict[tuple[str, str], dict[float, tuple[float, float]]] = {}
-    for row in rows:
-        own = jobs.setdefault((row["app"], row["batch"]), {})
-        own[float(row["power_limit_w"])] = float(row["power_w"]), float(row["time_s"])
-    for who, one in _models(model).items():
-        errors = [off for job in jobs.values() for off in _cap_errors(one, job)]
-        _print_within(who, np.array(errors))
-    ratios = [d[max(d)][1] / d[limit][1] for d in jobs.values() for limit in d if limit < max(d)]
-    usual = float(np.median(ratios))
-    _print_within(f"a constant {usual:.2f}, the median of all", np.array(ratios) - usual)
-
-
-def _cap_errors(model: OperatingModel, job: Mapping[float, tuple[float, float]]) -> list[float]:
-    """Return predicted less measured throughput over that at the highest limit, by limit."""
-    top_w = max(job)
-    power_w, time_s = job[top_w]
-    default_mhz = 1380.0
-    stock = {"sm_clock_mhz": default_mhz, "power_w": power_w, "time_s": time_s}
-    names = {"application": "job", "gpu": _CAPS_BOARD}
-    warm = model.adapt(runs_of_rows([stock | names]))
-    found = []
-    for limit_w, (_, capped_s) in job.items():
-        if limit_w == top_w:
-            continue
-        profile = Profile(
-            application="job",
-            gpu=_CAPS_BOARD,
-            board=_CAPS_BOARD,
-            clock_mhz=default_mhz,
-            activity={},
-            time_s=time_s,
-            power_limit_w=limit_w,
-        )
-        predicted_s = warm.predict(sweep(profile, [default_mhz]), "time_s")[0]
-        found.append(float(time_s / predicted_s - time_s / capped_s))
-    return found
-
-
-def _print_within(who: str, errors: Array) -> None:
-    share = (np.abs(errors) <= _WITHIN).sum()
-    _CONSOLE.print(
-        f"{_CAPS_FILE}, {_CAPS_GPU}: {who}: {share} of {len(errors)} throughput ratios within "
-        f"{100 * _WITHIN:.0f} points, mean {_percent(np.abs(errors).mean())}"
-    )
-
-
 def _percent(share: float | np.floating) -> str:
     return f"{100 * share:.2f} %"
 
@@ -273,6 +216,6 @@ def _percent(share: float | np.floating) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=_DATA, help="folder of measured tables")
-    parser.add_argument("--only", nargs="*", default=(), help="parts of names, or 'caps'")
+    parser.add_argument("--only", nargs="*", default=(), help="parts of names")
     chosen = parser.parse_args()
     main(chosen.data, chosen.only)

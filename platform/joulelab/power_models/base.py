@@ -14,6 +14,7 @@ from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration, Interval
 from joulelab.power_models.correction import Corrections
 from joulelab.power_models.decision import FixedClock
 from joulelab.power_models.features import TrainingDomain
+from joulelab.power_models.held_clocks import Pair
 from joulelab.power_models.queries import Profile, Queries, Target, queries_of, scale
 from joulelab.power_models.readers import data_hash
 from joulelab.power_models.runs import Array, Index, Names, Runs
@@ -39,8 +40,7 @@ class PowerModel(StoredModel):
         seed: Of everything random in it.
         calibration_folds: Into how many folds applications are held out to learn how far
             predictions for unseen ones are off; 0 learns nothing, and gives no intervals.
-        outside: Whether queries outside the training domain are refused, or answered with a
-            wider interval.
+        outside: Whether to refuse queries outside the training domain, or widen their intervals.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class PowerModel(StoredModel):
         self._domain: TrainingDomain | None = None
         self._calibration: Calibration | None = None
         self.corrections = Corrections()
+        self.held_mhz: Mapping[Pair, float] = {}
 
     @property
     def domain(self) -> TrainingDomain:
@@ -78,16 +79,13 @@ class PowerModel(StoredModel):
 
     @one_thread()
     def fit(self, runs: Runs, groups: Names | None = None, *, profiled: Runs | None = None) -> Self:
-        """Learn from ``runs``.
+        """Learn from ``runs``; returns itself.
 
         Args:
             runs: At least two applications at two clocks each.
             groups: For each run, the group that is held out as a whole for the intervals;
                 ``None`` takes its application.
             profiled: Where profiles are taken from; ``None`` takes ``runs`` itself.
-
-        Returns:
-            Itself.
 
         Raises:
             ConfigError: If the table does not suffice.
@@ -115,6 +113,7 @@ class PowerModel(StoredModel):
             ConfigError: Before ``fit``, or if a query is outside and ``outside="refuse"``.
             MeasurementError: If the model has no finite, positive answer.
         """
+        queries = queries.held_at(self.held_mhz)
         self._check_inside(queries)
         factor = np.exp(self.corrections.log_factor(queries))
         values = self.answer(queries) * factor * scale(queries, self.target)
@@ -139,11 +138,18 @@ class PowerModel(StoredModel):
         Raises:
             ConfigError: As ``predict``; or if too few groups were held out for ``level``.
         """
+        queries = queries.held_at(self.held_mhz)
         center = self.predict(queries)
         widened = 1.0 + np.minimum(self.domain.excess(queries), _MOST_WIDENING)
         half = self._half_width(queries, level) * widened
         outside = self.domain.findings(queries)
         return Interval.around(center, half, level=level, outside=outside)
+
+    def holding(self, held_mhz: Mapping[Pair, float]) -> Self:
+        """Return a new model that knows at which clocks in MHz power limits held profiles."""
+        aware = copy.copy(self)
+        aware.held_mhz = {**self.held_mhz, **held_mhz}
+        return aware
 
     def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> Self:
         """Return a new model that knows some measured points; this one stays as it is.
@@ -180,8 +186,7 @@ class PowerModel(StoredModel):
     def errors_after(self, ratios: tuple[float, ...], queries: Queries, values: Array) -> Array:
         """Return the logs of measured over predicted once each application is anchored.
 
-        It is at ``ratios`` of the clock of its profile; ``values`` were measured, in the unit of
-        ``learn``.
+        It is at ``ratios`` of its profile's clock; ``values`` are measured, as ``learn`` has them.
 
         Returns:
             Shape ``(n,)``; not a number at the anchors.
@@ -220,7 +225,7 @@ class PowerModel(StoredModel):
 
     def _learnable(self, runs: Runs, profiled: Runs | None) -> tuple[Queries, Array]:
         """Return what ``runs`` ask and what was measured there, in the unit of ``learn``."""
-        queries = queries_of(runs, profiled)
+        queries = queries_of(runs, profiled).held_at(self.held_mhz)
         measured = runs.power_w if self.target == "power_w" else runs.time_s
         return queries, measured / scale(queries, self.target)
 
@@ -265,7 +270,9 @@ class PowerModel(StoredModel):
     def _shared(self) -> State:
         parts = merged(State.of(self.domain), self.corrections.state()).with_prefix("shared.")
         known = State() if self._calibration is None else State.of(self._calibration)
-        data = State(values={"shared.data_hash": self._data_hash})
+        held = [[*pair, clock_mhz] for pair, clock_mhz in self.held_mhz.items()]
+        only = {"shared.held_mhz": held} if held else {}
+        data = State(values={"shared.data_hash": self._data_hash, **only})
         return merged(data, parts, known.with_prefix(_CALIBRATION))
 
     @override
@@ -276,6 +283,7 @@ class PowerModel(StoredModel):
         known = state.prefixed(_CALIBRATION).arrays
         self._calibration = Calibration.of_arrays(known) if known else None
         self._data_hash = shared.values["data_hash"]
+        self.held_mhz = {(g, a): mhz for g, a, mhz in shared.values.get("held_mhz", ())}
 
     @override
     def _all_settings(self) -> dict[str, Any]:

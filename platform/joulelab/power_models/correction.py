@@ -128,7 +128,7 @@ class Corrections:
             [*pair, each.offset, each.slope, list(each.anchors), list(each.pulls)]
             for pair, each in self.pairs.items()
         ]
-        return State(values={"pairs": pairs, "boards": dict(self.boards)})
+        return State(values={"pairs": pairs, "offsets": dict(self.boards)})
 
     @classmethod
     def of_state(cls, state: State) -> "Corrections":
@@ -139,4 +139,4 @@ class Corrections:
             )
             for gpu, application, offset, slope, anchors, pulls in state.values["pairs"]
         }
-        return cls(pairs=pairs, boards=state.values["boards"])
+        return cls(pairs=pairs, boards=state.values["offsets"])

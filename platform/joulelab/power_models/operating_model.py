@@ -13,7 +13,8 @@ from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import Interval
 from joulelab.power_models.decision import FixedClock, Sweep
-from joulelab.power_models.queries import Profile, Queries, sweep
+from joulelab.power_models.held_clocks import Pair, held_without_clock, usual_held_mhz
+from joulelab.power_models.queries import Profile, Queries, queries_of, sweep
 from joulelab.power_models.runs import Array, Names, Runs
 from joulelab.power_models.state import read_state
 
@@ -65,9 +66,10 @@ class OperatingModel:
 
     def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> "OperatingModel":
         """Return new models that know some measured points; these stay as they are."""
+        found = _held_in(self.power, anchors, profiled or anchors)
         return OperatingModel(
-            power=self.power.adapt(anchors, profiled=profiled),
-            time=self.time.adapt(anchors, profiled=profiled),
+            power=self.power.holding(found).adapt(anchors, profiled=profiled),
+            time=self.time.holding(found).adapt(anchors, profiled=profiled),
         )
 
     def predict(self, queries: Queries, quantity: Quantity | Objective) -> Array:
@@ -176,6 +178,32 @@ def held(power: PowerModel, queries: Queries) -> Queries:
             highest_mhz = fits.max() if len(fits) else asked.sm_clock_mhz[0]
             clock_mhz[rows] = np.minimum(wanted_mhz[rows], highest_mhz)
     return replace(queries, sm_clock_mhz=clock_mhz)
+
+
+def _held_in(power: PowerModel, anchors: Runs, profiled: Runs) -> dict[Pair, float]:
+    """Return the clocks in MHz at which power limits held anchors, by GPU and application.
+
+    They are the highest at which an application needs no more, by its anchors at others; without
+    those as is usual. On GPUs of the training table models know clocks as they were asked for.
+    """
+    is_held = held_without_clock(anchors)
+    found = {}
+    for pair, rows in anchors.by_pair():
+        held_rows, free = rows[is_held[rows]], rows[~is_held[rows]]
+        if pair[0] in power.domain.gpus or not len(held_rows):
+            continue
+        asked_mhz = float(anchors.sm_clock_mhz[held_rows].min())
+        if not len(free):
+            limit_w = (anchors.power_w / anchors.over_limit)[held_rows].max()
+            found[pair] = usual_held_mhz(anchors.spec(pair[0]), asked_mhz, float(limit_w))
+            continue
+        known = anchors.select(free)
+        asked = sweep(queries_of(known, profiled).profiles[0])
+        needed_w = power.adapt(known, profiled=profiled).predict(asked)
+        fits = asked.sm_clock_mhz[needed_w <= np.median(anchors.power_w[held_rows])]
+        lowest_mhz = float(known.sm_clock_mhz.max())
+        found[pair] = float(np.clip(fits.max(initial=0.0), lowest_mhz, asked_mhz))
+    return found
 
 
 def _product(quantity: Quantity | Objective) -> Objective:

@@ -101,6 +101,20 @@ class Queries:
         """The same queries at the clock of their profiles."""
         return replace(self, sm_clock_mhz=self.of_profiles([p.clock_mhz for p in self.profiles]))
 
+    def held_at(self, held_mhz: Mapping[tuple[str, str], float]) -> "Queries":
+        """Return the same queries where power limits hold profiles, and all that is above, there.
+
+        Args:
+            held_mhz: The clocks at which they do, by GPU and application.
+        """
+        highest_mhz = [held_mhz.get(profile.pair, np.inf) for profile in self.profiles]
+        if np.isinf(highest_mhz).all():
+            return self
+        both = zip(self.profiles, highest_mhz, strict=True)
+        profiles = tuple(replace(p, clock_mhz=min(p.clock_mhz, mhz)) for p, mhz in both)
+        clocks_mhz = np.minimum(self.sm_clock_mhz, self.of_profiles(highest_mhz))
+        return replace(self, profiles=profiles, sm_clock_mhz=clocks_mhz)
+
     def by_profile(self) -> Iterator[tuple[int, Index]]:
         """Yield the number of each profile asked about, and the positions of its queries."""
         for number in np.unique(self.profile).tolist():

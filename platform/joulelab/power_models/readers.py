@@ -161,6 +161,7 @@ def _runs(
         gpu=np.array([label for label, _ in pairs], dtype=np.str_),
         boards={label: _board_key(label, boards) for label, _ in dict.fromkeys(pairs)},
         sm_clock_mhz=numbers["sm_clock_mhz"],
+        observed_sm_clock_mhz=numbers.get("observed_sm_clock_mhz", unread),
         power_w=numbers["power_w"],
         time_s=numbers["time_s"],
         activity={name: numbers[name] for name in ACTIVITIES if name in numbers},

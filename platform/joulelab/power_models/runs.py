@@ -15,7 +15,10 @@ Flags = NDArray[np.bool_]
 Index = NDArray[np.intp]
 Names = NDArray[np.str_]
 
-_NUMBERS = ("sm_clock_mhz", "power_w", "time_s", "power_limit_w", "row")
+_NUMBERS = (
+    *("sm_clock_mhz", "observed_sm_clock_mhz", "power_w", "time_s", "power_limit_w"),
+    "row",
+)
 PROFILE_TOLERANCE = 0.1
 """How far (relative) the clock of a profile may be from the GPU's default clock."""
 NEAR_CAP = 0.03
@@ -29,7 +32,9 @@ class Runs:
     application: Names  # what ran; shape (n,), as all columns
     gpu: Names  # label of the board or set of boards that it ran on
     boards: Mapping[str, str]  # for each label, which GPU of the catalogue it is
-    sm_clock_mhz: Array  # SM clock under load
+    # SM clock under load, or that was asked for where none was read.
+    sm_clock_mhz: Array
+    observed_sm_clock_mhz: Array  # that was read under load; not a number where none was
     power_w: Array  # mean power
     time_s: Array  # time of the same work at every clock
     activity: Mapping[str, Array]  # unit activities (0 to 1) by name; not a number where unread
@@ -63,6 +68,13 @@ class Runs:
         """Every (GPU label, application), in the order of the table."""
         return tuple(dict.fromkeys(zip(self.gpu.tolist(), self.application.tolist(), strict=True)))
 
+    @property
+    def over_limit(self) -> Array:
+        """Power over the power limit, the board's default where it is not known."""
+        default_w = np.array([self.spec(gpu).default_power_limit_w for gpu in self.gpu.tolist()])
+        limit_w = np.where(np.isnan(self.power_limit_w), default_w, self.power_limit_w)
+        return np.asarray(self.power_w / limit_w)
+
     def spec(self, gpu: str) -> GpuSpec:
         """Return the GPU of the catalogue that the label ``gpu`` stands for."""
         return GPUS[self.boards[gpu]]
@@ -95,7 +107,7 @@ class Runs:
         Of several the one with the highest power limit, an unknown one being the board's own.
 
         Raises:
-            ConfigError: If no run is within :data:`PROFILE_TOLERANCE` of the default clock.
+            ConfigError: If there is none, as :meth:`has_profile` says.
         """
         rows, distance = self._from_default(gpu, application)
         if not self.has_profile(gpu, application):
@@ -110,9 +122,13 @@ class Runs:
         return int(rows[np.lexsort((-limits_w, distance))[0]])
 
     def has_profile(self, gpu: str, application: str) -> bool:
-        """Whether a run is within :data:`PROFILE_TOLERANCE` of the default clock."""
-        _, distance = self._from_default(gpu, application)
-        return bool(distance.min(initial=np.inf) <= PROFILE_TOLERANCE)
+        """Whether a run is within :data:`PROFILE_TOLERANCE` of the default clock.
+
+        A power limit may hold it at any clock below.
+        """
+        rows, distance = self._from_default(gpu, application)
+        is_held = self.over_limit[rows] >= 1.0 - NEAR_CAP
+        return bool(((distance <= PROFILE_TOLERANCE) | is_held).any())
 
     def _from_default(self, gpu: str, application: str) -> tuple[Index, Array]:
         rows = self.of_pair(gpu, application)

@@ -64,7 +64,7 @@ def rows_of_sweep(table: Sequence[Row]) -> list[dict[str, Any]]:
     was_asked = set()
     for line, row in enumerate(table, start=FIRST_LINE):
         numbers = {name: _number(row[name], name, line) for name in sorted(_NUMBERS)}
-        asked_mhz, seen_mhz = numbers["sm_clock_mhz"], numbers.pop("observed_sm_clock_mhz")
+        asked_mhz, seen_mhz = numbers["sm_clock_mhz"], numbers["observed_sm_clock_mhz"]
         if numbers["power_w"] is None:
             continue
         names = {"application": f"{row['workload']}/{row['phase']}", "gpu": row["device"]}
@@ -102,7 +102,8 @@ def under_load(
         highest_w[pair] = max(limit, highest_w.get(pair, 0.0))
     is_lower = limit_w < np.array([highest_w[pair] for pair in pairs])
     unknown = np.isnan(seen_mhz) & is_lower & (numbers["power_w"] >= (1.0 - NEAR_CAP) * limit_w)
-    places = list(zip(pairs, clock_mhz.tolist(), limit_w.tolist(), strict=True))
+    of_limit = np.nan_to_num(limit_w).tolist()
+    places = list(zip(pairs, clock_mhz.tolist(), of_limit, strict=True))
     taken = {place for place, is_moved in zip(places, moved, strict=True) if not is_moved}
     again = np.zeros(len(places), dtype=np.bool_)
     for row in np.flatnonzero(moved).tolist():
@@ -168,6 +169,7 @@ def _row_of(measurement: Measurement) -> Row:
         "application": f"{configuration.workload}[{knobs}]/{measurement.phase}",
         "gpu": measurement.device.name,
         "sm_clock_mhz": _clock_mhz(point.sm_clock_mhz, observed.sm_clock_mhz),
+        "observed_sm_clock_mhz": observed.sm_clock_mhz,
         "power_w": measurement.power_w,
         "time_s": measurement.time_per_unit_s,
         "power_limit_w": point.power_limit_w,

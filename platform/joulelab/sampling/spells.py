@@ -10,7 +10,8 @@ from joulelab.core.additive import Interval
 from joulelab.core.clock import Clock
 from joulelab.core.statistics import mean_u, student_t
 
-NUM_PAIRS, SPELL_S = 6, 0.2
+NUM_PAIRS, MOST_PAIRS, SPELL_S = 6, 40, 0.2
+"""Pairs of spells: at least, and on hosts whose pace scatters at most, which takes 16 s."""
 _KNOWN = 0.02
 """Half of the widest interval that tells something: metering is to cost no more than that."""
 
@@ -39,20 +40,24 @@ def metering_cost(
 ) -> MeteringCost:
     """Run metered and bare spells one after the other, the other first in every second pair.
 
+    They go on until they tell something, or are :data:`MOST_PAIRS`.
+
     Args:
         clock: The clock of the program.
         run: Does some work and returns how much.
         metered: What is entered around a spell that is metered.
     """
     run()  # the GPU may have rested
-    pairs = []
-    for number in range(NUM_PAIRS):
+    cost = MeteringCost(pairs=())
+    for number in range(MOST_PAIRS):
         found = {}
         for is_metered in (number % 2 == 0, number % 2 == 1):  # a drift cancels
             with metered() if is_metered else nullcontext():
                 found[is_metered] = _unit_s(clock, run)
-        pairs.append((found[True], found[False]))
-    return MeteringCost(pairs=tuple(pairs))
+        cost = MeteringCost(pairs=(*cost.pairs, (found[True], found[False])))
+        if len(cost.pairs) >= NUM_PAIRS and cost.is_known:
+            break
+    return cost
 
 
 def _unit_s(clock: Clock, run: Callable[[], float]) -> float:

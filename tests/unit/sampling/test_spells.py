@@ -1,11 +1,12 @@
 """What metering costs a program whose times are known."""
 
 from contextlib import contextmanager
+from random import Random
 
 import pytest
 
 from joulelab.core.clock import VirtualClock
-from joulelab.sampling.spells import NUM_PAIRS, MeteringCost, metering_cost
+from joulelab.sampling.spells import MOST_PAIRS, NUM_PAIRS, MeteringCost, metering_cost
 
 
 class Loop:
@@ -42,3 +43,18 @@ def test_a_scatter_that_hides_it_is_said_and_no_number():
     cost = MeteringCost(pairs=((1.0, 1.1), (1.2, 1.0), (1.0, 1.0), (1.1, 1.3)))
 
     assert not cost.is_known
+
+
+@pytest.mark.parametrize(("scatter", "is_known"), [(0.06, True), (0.5, False)])
+def test_spells_go_on_where_the_pace_scatters_until_they_tell_or_are_too_many(scatter, is_known):
+    loop, random = Loop(0.01, drift=0.0), Random(0)
+
+    def run():
+        loop.clock.sleep_s(0.2 * random.gauss(0.0, scatter) ** 2)
+        return loop.run()
+
+    cost = metering_cost(loop.clock, run, loop.metered)
+
+    assert cost.is_known == is_known
+    assert NUM_PAIRS < len(cost.pairs) <= MOST_PAIRS
+    assert (len(cost.pairs) == MOST_PAIRS) != is_known

@@ -19,6 +19,7 @@ from joulelab.power_models.members.physics_fits import (
     learned_weights,
 )
 from joulelab.power_models.members.physics_laws import (
+    BUSY,
     TIME_WEIGHTS,
     PowerShape,
     memory_knee,
@@ -64,7 +65,7 @@ class PhysicsModel(PowerModel):
         self.known: Mapping[tuple[str, str], Array] = {}
         self.caps_w: Mapping[str, float] = {}
         self._time_gpus: tuple[str, ...] = ()
-        self._moved: Mapping[str, Array] = {}
+        self.moved: Mapping[str, Array] = {}
         self._weights: Mapping[str, Array] = {}
         self._scatters = np.zeros(0)
 
@@ -81,7 +82,7 @@ class PhysicsModel(PowerModel):
             zeros = np.zeros(len(TIME_WEIGHTS) + 2 * len(self._time_gpus))
             self._time_weights = self._fitted_time(queries, values, scatter, zeros, 0)
         else:
-            self._moved, board = self._learned_shapes(queries, values, scatter)
+            self.moved, board = self._learned_shapes(queries, values, scatter)
             inputs = profile_inputs(queries, self._typical)
             self._weights = learned_weights(queries, inputs, board, self._shape)
         self._doubt = _FIRST_DOUBT
@@ -104,12 +105,13 @@ class PhysicsModel(PowerModel):
 
         They show the parameters of their applications, as far as they can; what is left is
         scaled away as for every model. On a GPU that it was not trained on, two applications or
-        more at two clocks or more also show the constants of that GPU, as far as they differ from
-        what was taken for them.
+        more at two clocks or more also show how its constants differ from what was taken.
         """
         queries, values = self._learnable(anchors, profiled)
         adapted = copy.copy(self)
-        adapted.caps_w = {**self.caps_w, **self._caps_seen(queries, values)}
+        free = queries.of_profiles([p.pair not in self.held_mhz for p in queries.profiles]) > 0
+        seen = self._caps_seen(queries.select(free), values[free]) if free.any() else {}
+        adapted.caps_w = {**self.caps_w, **seen}
         adapted.place(queries, values, [g for g in anchors.boards if g not in self.domain.gpus])
         scaled = super(PhysicsModel, adapted).adapt(anchors, profiled=profiled)
         parameters, scatter = adapted.shown(queries, values)
@@ -129,9 +131,7 @@ class PhysicsModel(PowerModel):
         parameters, scatter = self.shown(measured_at, values[anchors])
         errors = np.log(values / self._law_of(queries)(parameters))
         corrections = self.corrections.with_anchors(measured_at, errors[anchors], (), scatter)
-        left = errors - corrections.log_factor(queries)
-        left[anchors] = np.nan
-        return left
+        return np.where(anchors, np.nan, errors - corrections.log_factor(queries))
 
     @override
     def _state(self) -> State:
@@ -149,7 +149,7 @@ class PhysicsModel(PowerModel):
         }
         if self.target == "time_s":
             arrays["time_weights"] = self._time_weights
-        arrays |= {f"moved.{gpu}": moved for gpu, moved in self._moved.items()}
+        arrays |= {f"moved.{gpu}": moved for gpu, moved in self.moved.items()}
         arrays |= {f"weights.{gpu}": weights for gpu, weights in self._weights.items()}
         return State(values=values, arrays=arrays)
 
@@ -165,14 +165,17 @@ class PhysicsModel(PowerModel):
         if self.target == "time_s":
             self._time_weights = arrays["time_weights"]
             return
-        self._moved = {"": arrays["moved."], **state.prefixed("moved.").arrays}
+        self.moved = {"": arrays["moved."], **state.prefixed("moved.").arrays}
         self._weights = {"": arrays["weights."], **state.prefixed("weights.").arrays}
 
     def _guess(self, queries: Queries) -> Array:
         """Return the parameters of each profile without anchors, shape (profiles, 2)."""
         inputs = profile_inputs(queries, self._typical)
         if self.target == "time_s":
-            return time_parameters(self._time_weights, self._time_gpus, queries, inputs)
+            guessed = time_parameters(self._time_weights, self._time_gpus, queries, inputs)
+            held = [profile.pair in self.held_mhz for profile in queries.profiles]
+            guessed[held, 0] = np.maximum(guessed[held, 0], BUSY)
+            return guessed
         rows = zip(queries.profiles, inputs[:, :4], strict=True)
         dynamic = [self._weights.get(p.gpu, self._weights[""]) @ row for p, row in rows]
         logs = np.log(np.maximum(dynamic, LEAST_DYNAMIC))
@@ -247,8 +250,8 @@ class PhysicsModel(PowerModel):
                 self._time_gpus = (*self._time_gpus, gpu)
                 self._time_weights = self._fitted_time(here, there, scatter, known, len(known) - 2)
                 continue
-            moved, _ = self._learned_shape(here, there, scatter, self._moved[""])
-            self._moved = {**self._moved, gpu: moved}
+            moved, _ = self._learned_shape(here, there, scatter, self.moved[""])
+            self.moved = {**self.moved, gpu: moved}
             level = np.median(self._departures(here, there)[:, 0])
             self._weights = {**self._weights, gpu: self._weights[""] * np.exp(level)}
 
@@ -292,5 +295,5 @@ class PhysicsModel(PowerModel):
         )
 
     def _shape(self, gpu: str, board: str) -> PowerShape:
-        moved = self._moved.get(gpu, self._moved[""])
+        moved = self.moved.get(gpu, self.moved[""])
         return PowerShape.of(shape_by_catalogue(GPUS[board]) + moved)

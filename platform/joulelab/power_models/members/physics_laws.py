@@ -57,6 +57,10 @@ the memory ratio without and by FP activity, and the log of the knee over the ca
 TIME_DOUBT = np.array([3.0, 3.0, 3.0, 3.0, 3.0, 0.3])
 """Standard errors of the weights around 0, before anything is learned."""
 
+BUSY = 3.0
+"""Least log-odds of the working share of a device that its power limit holds, 95 %: no instant
+exceeds the limit, so that mean power within 3 % of it leaves as much of the time for waiting."""
+
 
 def time_parameters(
     weights: Array, gpus: tuple[str, ...], queries: Queries, inputs: Array
