@@ -54,7 +54,7 @@ def test_readings_of_windows_err_independently():
 
 
 def test_the_scatter_of_windows_counts_where_it_is_larger():
-    scattered = of(window(190.0), window(210.0))  # 95 and 105 J a unit
+    scattered = of(window(380.0, work=4.0), window(210.0))  # 95 and 105 J a unit
 
     assert scattered.energy_per_unit_u_j == pytest.approx(sqrt(50) / sqrt(2))
     assert scattered.window_cv == pytest.approx(sqrt(50) / 100)
