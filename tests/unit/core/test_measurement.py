@@ -28,6 +28,7 @@ def of(*windows, **changes):
 def test_figures_per_unit_are_those_of_all_windows_together():
     made = of(window(200.0), window(100.0, duration_s=2.0, work=4.0))  # 300 J, 6 s, 6 units
 
+    assert made.valid is True
     assert made.energy_per_unit_j == pytest.approx(50)
     assert made.time_per_unit_s == pytest.approx(1)
     assert made.power_w == pytest.approx(50)
