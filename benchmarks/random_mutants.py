@@ -3,8 +3,7 @@
 Usage: python benchmarks/random_mutants.py [--folders core sampling guard tracking] [--count 150]
 
 A mutant turns a comparison, an operation or a condition into its neighbour, counts one further, or
-returns nothing. Every folder's mutants are tried with the quick tests of its folder in
-``tests/unit``, in copies of the checkout (see ``mutants.py``). Equivalent mutants are not left out,
+returns X of the checkout (see ``mutants.py``). Equivalent mutants are not left out,
 so not all can be killed. Fails if less than 85 % are.
 """
 
@@ -21,6 +20,14 @@ from mutants import AT_ONCE, ROOT, Copies, Mutant, report
 
 PROMISED = 0.85
 QUICK = ("-m", "not slow")
+_VALUES = "tests/architecture/test_values.py"
+TESTS = {
+    "core": ("tests/unit/core", _VALUES),
+    "sampling": ("tests/unit/sampling", "tests/unit/measure", _VALUES),
+    "guard": ("tests/unit/guard", _VALUES),
+    "tracking": ("tests/unit/tracking", _VALUES),
+}
+"""What tests each folder."""
 LIMIT_S = 300.0  # above what the slowest folder takes: what survives must not seem to hang
 _NEIGHBOURS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -83,12 +90,12 @@ def mutants_of(folder: str) -> Iterator[Mutant]:
                     file=str(path.relative_to(ROOT)),
                     old=around,
                     new=around[:start] + text + around[end:],
-                    tests=(*QUICK, f"tests/unit/{folder}"),
+                    tests=(*QUICK, *TESTS[folder]),
                 )
 
 
 def main(
-    folders: Sequence[str] = ("core", "sampling", "guard", "tracking"),
+    folders: Sequence[str] = tuple(TESTS),
     count: int = 150,
     seed: int = 1,
     at_once: int = AT_ONCE,
@@ -98,7 +105,8 @@ def main(
     chosen = random.Random(seed).sample(known, min(count, len(known)))  # noqa: S311
     with tempfile.TemporaryDirectory(prefix="mutants") as folder:
         copies = Copies(Path(folder), at_once=at_once, limit_s=LIMIT_S)
-        copies.require_sound([*QUICK, *(f"tests/unit/{name}" for name in folders)])
+        tests = {test for name in folders for test in TESTS[name]}
+        copies.require_sound([*QUICK, *sorted(tests)])
         with ThreadPoolExecutor(at_once) as pool:
             verdicts = []
             for verdict in pool.map(copies.judge, chosen):

@@ -89,6 +89,20 @@ def baseline_of(store: ResultStore) -> "StudyReport":
     return baseline_report(store.read(), store.read_study())
 
 
+def report_by_header(store: ResultStore) -> "StudyReport | None":
+    """Return the report of a matrix or a baseline, whose headers name it; ``None`` of all others.
+
+    Raises:
+        ConfigError: If there is nothing to report.
+        TrackingError: If the results cannot be read.
+    """
+    header = store.read_study()
+    settings = {} if header is None else dict(header.settings)
+    if (matrix := matrix_in(settings)) is not None:
+        return _of_matrix(store, matrix, matrix_rows(matrix, store.read()))
+    return baseline_of(store) if "recipe" in settings else None
+
+
 def report_of(
     store: ResultStore,
     result: SweepResult | KnobResult | SearchResult,
@@ -127,20 +141,14 @@ def report_anew(
         ConfigError: If there is a reference temperature and no sweep that tells what it does.
         TrackingError: If it is of another kind, has not ended, or cannot be read.
     """
-    known = store.read_answer()
-    header = store.read_study()
-    settings = {} if header is None else dict(header.settings)
-    matrix, found = matrix_in(settings), None
-    if matrix is None and "recipe" not in settings:
-        found = _result_of(store, reference_temperature_c)
+    found = report_by_header(store) or _result_of(store, reference_temperature_c)
     if reference_temperature_c is not None and not isinstance(found, SweepResult):
         raise ConfigError(f"A reference temperature is for sweeps, which {store.folder} is not.")
-    if found is not None:
+    if isinstance(found, SweepResult | KnobResult | SearchResult):
+        known = store.read_answer()
         report = report_of(store, found, known.runs if known else ())
-    elif matrix is not None:
-        report = _of_matrix(store, matrix, matrix_rows(matrix, store.read()))
     else:
-        report = baseline_of(store)
+        report = found
     report.write(store)
     report.print(store.folder, max_rows=max_rows)
     return report.write_panels(store.folder) if paper else ()

@@ -4,10 +4,11 @@ Small tensors are kept whole. Of each section of a large one a run of numbers is
 over its section: values, and how they lie beside each other, stay those of the program.
 """
 
-from collections.abc import Sequence
-from math import ceil, prod, sqrt
+from math import ceil, sqrt
 
 import torch
+
+from joulelab.tracing.layouts import extent
 
 _SECTIONS = 64
 _MOST_KEPT = 1 << 21
@@ -38,10 +39,3 @@ def filled(sample: torch.Tensor, size: int, dtype: torch.dtype, device: str) -> 
     flat = sample.to(device).repeat(1, repeats)[:, :section_b].flatten()
     rest_b = size * dtype.itemsize - flat.numel()
     return torch.cat([flat, flat[:rest_b]]).view(dtype)
-
-
-def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
-    """Return how many numbers lie between the first and the last of a tensor, both included."""
-    if not prod(shape):
-        return 0
-    return 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))

@@ -13,9 +13,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from joulelab.attribution.profile import SPARSE_S, rough_j, that_matter
 from joulelab.attribution.torch_calls import RecordedCall, Steps, TensorLike, record, steps_of
-from joulelab.attribution.torch_data import extent, filled
+from joulelab.attribution.torch_data import filled
 from joulelab.errors import MeasurementError
 from joulelab.tracing.kernels import kernel_of
+from joulelab.tracing.layouts import extent
 from joulelab.tracing.program import ALL_REDUCE, LINKS_AWAKE
 from joulelab.workloads.base import Workload
 

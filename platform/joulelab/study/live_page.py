@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.table import Table
 
 from joulelab.analysis import knob_grid, search_result
-from joulelab.analysis.conclude import baseline_of, report_of
+from joulelab.analysis.conclude import report_by_header, report_of
 from joulelab.analysis.knob_grid import read_knob_log
 from joulelab.analysis.knob_report import knob_report
 from joulelab.analysis.knob_study import analyse_knobs
@@ -18,7 +18,6 @@ from joulelab.analysis.quantities import counted
 from joulelab.analysis.search_result import LoggedTrial, SearchResult, read_log, result_of
 from joulelab.analysis.study_report import StudyReport
 from joulelab.analysis.sweep import analyse_sweep
-from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.study.resume import history_of
@@ -62,18 +61,17 @@ def _report(store: ResultStore, measurements: Sequence[Measurement]) -> StudyRep
     """
     if not measurements:
         raise ConfigError("Nothing was measured yet.")
+    if (report := report_by_header(store)) is not None:
+        return report
     header = store.read_study()
-    settings: Mapping[str, KnobValue] = {} if header is None else dict(header.settings)
     if (name := _newest(store.folder, search_result.ASKED, search_result.LOG)) is not None:
         return report_of(store, search_so_far(store, measurements, name))
     name = _newest(store.folder, knob_grid.ASKED, knob_grid.LOG)
     if name is not None and (log := read_knob_log(store, name=name)) is not None:
         found = analyse_knobs(measurements, log.study.grid, quality=log.quality)
         return knob_report(found, log, measurements, header=header)
-    if "recipe" in settings:
-        return baseline_of(store)
-    objective = settings.get("objective") or "edp"
-    return report_of(store, analyse_sweep(measurements, str(objective)))
+    objective = None if header is None else dict(header.settings).get("objective")
+    return report_of(store, analyse_sweep(measurements, str(objective or "edp")))
 
 
 def _newest(folder: Path, *names: str) -> str | None:

@@ -5,7 +5,8 @@ An elementwise kernel loads whole vectors where all tensors are of one shape and
 inputs are contiguous (``parallel_cat``, aten/src/ATen/native/cuda/Shape.cu).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 import torch
 
@@ -28,18 +29,18 @@ def _elementwise(call: Call) -> Layout:
 
 def _lies_alike(tensor: torch.Tensor, result: torch.Tensor) -> bool:
     """Whether elements of both follow each other in one order, without gaps or repetition."""
-    if tensor.numel() != result.numel() or not _is_dense(result):
+    if tensor.numel() != result.numel() or extent(result.shape, result.stride()) != result.numel():
         return False
     if tensor.is_contiguous() and result.is_contiguous():
         return True
     return tensor.shape == result.shape and tensor.stride() == result.stride()
 
 
-def _is_dense(tensor: torch.Tensor) -> bool:
-    extent = 1 + sum(
-        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    )
-    return extent == tensor.numel()
+def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
+    """Return how many numbers lie between the first and the last of a tensor, both included."""
+    if not prod(shape):
+        return 0
+    return 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
 
 
 def _images(call: Call) -> Layout:

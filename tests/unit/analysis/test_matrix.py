@@ -22,6 +22,7 @@ from joulelab.analysis.table import frame
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.csv_table import read_csv_table
+from joulelab.study.live_page import live_page
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 
@@ -158,6 +159,7 @@ def test_a_matrix_is_reported_anew_from_its_folder(tmp_path, capsys):
 
     assert (tmp_path / "workloads.csv").read_bytes() == written
     assert "1 measured, 1 refused" in capsys.readouterr().out
+    assert "1 measured, 1 refused" in live_page(tmp_path)  # a page of a sweep was shown
 
 
 def test_the_plot_shows_energy_over_the_reference_and_why_a_cell_has_none(tmp_path):

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from joulelab.attribution.torch_data import extent, filled, sample_of
+from joulelab.attribution.torch_data import filled, sample_of
+from joulelab.tracing.layouts import extent
 
 LARGE = (1 << 22) + 5
 

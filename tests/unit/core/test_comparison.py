@@ -144,3 +144,9 @@ def test_coverage_holds_over_a_thousand_sweeps(repeats, num_boards):
     level = covered(range(1000), repeats=repeats, num_boards=num_boards, sentinel_every=3)
 
     assert level >= 0.95
+
+
+def test_comparisons_that_exclude_each_other_are_corrected_as_by_bonferroni():
+    quantile = dunnett_quantile(0.95, num=5, correlation=-0.1, dof=10)
+
+    assert quantile == pytest.approx(student_quantile(0.99, 10))

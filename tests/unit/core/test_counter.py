@@ -186,3 +186,12 @@ def test_a_counter_that_never_moved_is_a_finding():
 
     assert finding.reason == "counter_frozen"
     assert not counter.spans(1.0, 4.0)
+
+
+@pytest.mark.parametrize(("stood_s", "frozen"), [(1.9, False), (2.2, True)])
+def test_a_counter_may_stand_for_ten_of_its_ticks(stood_s, frozen):
+    """It ticks every 0.2 s, so ten ticks are 2 s."""
+    still = lambda t_s: 300.0 * (np.minimum(t_s, 3.0) + np.maximum(t_s - 3.0 - stood_s, 0))  # noqa: E731
+    counter = counter_of(still, stop_s=9.0, tick_s=0.2)
+
+    assert bool(counter.findings(1.0, 8.0)) is frozen

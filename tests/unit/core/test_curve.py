@@ -247,3 +247,13 @@ def test_windows_of_a_real_h200_agree_with_its_counter_polled_all_the_time(
     assert np.mean(np.abs(np.array(ratios) - 1) < u) > 0.68
     assert np.mean(np.abs(np.array(ratios) - 1) < 2 * u) > 0.95
     assert np.mean(u) < 3 * promised
+
+
+def test_an_edge_between_the_first_two_samples_is_as_uncertain_as_power_moved_there():
+    """Power rises by 400 W within 20 ms, at an unknown instant (rectangular), and stays."""
+    curve = EnergyCurve(samples(lambda t_s: np.where(t_s < 0.01, 100.0, 500.0), stop_s=2.0))
+
+    in_step, after = curve.window(0.01, 0.5), curve.window(0.03, 0.5)
+
+    moved_j2 = (LEVEL * 400 * 0.02) ** 2 / 12
+    assert in_step.energy_u_j**2 - after.energy_u_j**2 > moved_j2

@@ -28,6 +28,7 @@ def of(*windows, **changes):
 def test_figures_per_unit_are_those_of_all_windows_together():
     made = of(window(200.0), window(100.0, duration_s=2.0, work=4.0))  # 300 J, 6 s, 6 units
 
+    assert made.valid is True
     assert made.energy_per_unit_j == pytest.approx(50)
     assert made.time_per_unit_s == pytest.approx(1)
     assert made.power_w == pytest.approx(50)
@@ -54,7 +55,7 @@ def test_readings_of_windows_err_independently():
 
 
 def test_the_scatter_of_windows_counts_where_it_is_larger():
-    scattered = of(window(190.0), window(210.0))  # 95 and 105 J a unit
+    scattered = of(window(380.0, work=4.0), window(210.0))  # 95 and 105 J a unit
 
     assert scattered.energy_per_unit_u_j == pytest.approx(sqrt(50) / sqrt(2))
     assert scattered.window_cv == pytest.approx(sqrt(50) / 100)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulelab import Configuration, OperatingPoint
-from joulelab.core.plan import plan_sweep, sweep_points
+from joulelab.core.plan import again, plan_sweep, sweep_points
 from joulelab.errors import ConfigError
 
 GRID_MHZ = tuple(range(1980, 344, -15))
@@ -114,3 +114,15 @@ def test_kinds_follow_each_other_in_an_order_of_its_own_in_every_block():
         return [tuple(t.configuration for t in trials[6 * k : 6 * k + 6]) for k in range(8)]
 
     assert len(set(firsts(0))) > 1
+
+
+def test_a_further_repeat_of_a_sentinel_has_its_name_but_for_the_number():
+    sentinel = plan_sweep("study", configurations(3), repeats=1, sentinel=Configuration.of("gemm"))[
+        0
+    ]
+
+    further = again(sentinel, 7)
+
+    assert further.name.rsplit("-r", 1) == [sentinel.name.rsplit("-r", 1)[0], "7"]
+    assert (further.repeat, further.sentinel) == (7, True)
+    assert further.configuration == sentinel.configuration

@@ -63,3 +63,12 @@ def test_an_interval_beyond_the_samples_is_refused():
 
     with pytest.raises(TraceCoverageError):
         samples_window(trace, 1.0, 3.0)
+
+
+def test_two_samples_span_what_lies_between_them_and_no_more():
+    trace = PowerTrace(t_s=np.array([1.0, 2.0]), power_w=np.array([300.0, 100.0]))
+
+    assert trace.spans(1.0, 2.0)
+    assert not trace.spans(0.9, 2.0)
+    assert not trace.spans(1.0, 2.1)
+    assert trace.energy_j(1.0, 2.0) == pytest.approx(200.0)

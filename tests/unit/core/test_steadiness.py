@@ -89,3 +89,12 @@ def test_scatter_is_seldom_taken_for_a_trend():
     rng = np.random.default_rng(1)
     trends = [window_trend(1 + 0.1 * rng.standard_normal(6), [1e-6] * 6) for _ in range(400)]
     assert sum(trend is not None for trend in trends) == pytest.approx(20, abs=14)
+
+
+def test_two_samples_a_half_are_enough_and_one_is_not():
+    at_s = np.array([1.0, 1.5, 2.5, 3.0])
+    even = PowerTrace(t_s=at_s, power_w=np.full(4, 300.0))
+    sparse = PowerTrace(t_s=at_s[[0, 2, 3]], power_w=np.full(3, 300.0))
+
+    assert power_is_steady(even, 1, 3)
+    assert not power_is_steady(sparse, 1, 3)

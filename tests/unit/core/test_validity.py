@@ -3,7 +3,9 @@ import pytest
 
 from joulelab.core.device import DeviceState, EventReason, Look
 from joulelab.core.energy import EnergyWindow
+from joulelab.core.measurement import Observed
 from joulelab.core.point import OperatingPoint
+from joulelab.core.record import Verdict
 from joulelab.core.trace import PowerTrace
 from joulelab.core.validity import (
     agreement_findings,
@@ -201,3 +203,17 @@ def test_windows_that_trend_are_not_steady():
     (finding,) = trend_findings([window_of(300), window_of(310), window_of(320)])
 
     assert finding.reason == "not_steady"
+
+
+def test_what_was_in_use_before_a_program_is_none_of_its_memory():
+    used = Verdict(observed=Observed(memory_used_b=5_000))
+
+    assert used.without_memory(2_000).observed.memory_used_b == 3_000
+    assert Verdict().without_memory(2_000) == Verdict()
+
+
+def test_a_cap_that_was_asked_for_is_named_only_if_it_acts():
+    """A clock below the one asked for needs a reason; a limit that never acts is none."""
+    capped = OperatingPoint(sm_clock_mhz=1410, power_limit_w=300.0)
+
+    assert reasons_of(capped, sm_clock_mhz=1200) == ["clock_not_held"]

@@ -19,6 +19,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated.store import DriverStore, default_root
 from joulelab.errors import DeviceError, GuardError
 from joulelab.guard import reception, start
+from joulelab.guard import settings as guard_settings
 from joulelab.guard.client import GuardClient
 from joulelab.guard.connection import Link
 from joulelab.guard.daemon import await_end
@@ -293,6 +294,15 @@ def test_the_default_store_is_resolved_by_the_client(client, settings):
         client.lease(sim)
 
     assert default_socket_path(sim) == Path(f"/tmp/joulelab-guard-{os.getuid()}/guard.sock")
+
+
+@pytest.mark.parametrize("address", [None, DeviceAddress(backend="nvml", uuid="GPU-a")])
+def test_hardware_is_lent_by_the_guard_of_the_system_where_there_is_one(
+    tmp_path, monkeypatch, address
+):
+    monkeypatch.setattr(guard_settings, "SYSTEM_SOCKET", tmp_path / "guard.sock")
+
+    assert default_socket_path(address) == tmp_path / "guard.sock"
 
 
 def test_a_default_store_that_somebody_else_prepared_is_refused(monkeypatch):

@@ -9,8 +9,9 @@ from guard_fakes import FakeDriver
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
-from joulelab.errors import DeviceError
+from joulelab.errors import DeviceError, GuardError
 from joulelab.guard import kept_device
+from joulelab.guard import lending as lending_module
 from joulelab.guard.connection import Connection
 from joulelab.guard.journal import Journal
 from joulelab.guard.lending import Lending
@@ -128,3 +129,18 @@ def test_devices_of_one_name_in_two_stores_are_two_devices(lending, connections)
         lending.lend(connection, address, note="", ttl_s=30.0)
 
     assert [lease.address.store for lease in lending.leases] == ["/one", "/other"]
+
+
+def test_what_is_owed_counts_among_the_devices_that_are_out(
+    lending, connections, driver, monkeypatch
+):
+    """Else a guard would hold more devices than it may, all of them in need of a restore."""
+    monkeypatch.setattr(lending_module, "MOST_DEVICES", 1)
+    one, other = connections
+    lending.lend(one, A, note="", ttl_s=30.0)
+    lending.apply(one, POINT)
+    driver.faults.add("denied")
+    lending.take_back(one, "test")
+
+    with pytest.raises(GuardError, match="lends 1 devices at most"):
+        lending.lend(other, DeviceAddress(backend="nvml", uuid="GPU-b"), note="", ttl_s=30.0)

@@ -1,5 +1,6 @@
 """Where ticks can lie by the few that were timed."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,3 +30,22 @@ def test_every_tick_lies_where_the_lattice_says_those_before_the_first_too(timed
 
     assert window.earliest_s <= number * PERIOD_S + 1e-9
     assert window.latest_s >= number * PERIOD_S - 1e-9
+
+
+def test_a_tick_lies_as_far_on_as_the_shortest_and_the_longest_period_allow():
+    """Brackets of 10 ms, 100 ms apart, leave periods of 90 to 110 ms."""
+    lattice = TickLattice(Bracket(0.0, 0.01), Bracket(0.1, 0.11))
+
+    window = lattice.window(3)
+
+    assert window.earliest_s == pytest.approx(0.1 + 2 * 0.09)
+    assert window.latest_s == pytest.approx(0.11 + 2 * 0.11)
+    assert lattice.first_after(0.105) == 1
+    assert lattice.first_after(0.115) == 2
+
+
+def test_a_bracket_in_which_two_ticks_may_lie_has_no_number():
+    lattice = TickLattice(Bracket(0.0, 0.01), Bracket(0.1, 0.11))
+
+    assert lattice.number_of(Bracket(0.2, 0.21)) == 2
+    assert lattice.number_of(Bracket(0.2, 0.31)) is None

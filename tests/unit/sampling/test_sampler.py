@@ -191,6 +191,17 @@ def test_samples_that_differ_by_rounding_are_one_sample(again_s):
     buffer.add(np.array([again_s, 1.04]), np.array([310.0, 320.0]))
 
     assert buffer.trace().t_s.tolist() == [1.0, 1.02, 1.04]
+    assert len(buffer) == 3
+
+
+def test_a_full_buffer_drops_its_older_half_and_counts_what_it_dropped():
+    buffer = PowerBuffer(max_samples=4)
+
+    for at_s in (1.0, 2.0, 3.0):
+        buffer.add(np.array([at_s, at_s + 0.5]), np.array([300.0, 310.0]))
+
+    assert buffer.trace().t_s.tolist() == [3.0, 3.5]
+    assert (len(buffer), buffer.num_dropped) == (2, 4)
 
 
 def test_activities_are_counted_every_other_second_where_asked_for():

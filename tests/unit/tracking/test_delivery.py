@@ -4,6 +4,7 @@ from fcntl import LOCK_EX, flock
 import pytest
 from synthetic_results import header, record
 from typing_extensions import override
+from waiting import until
 
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.delivery import BackgroundDelivery, Tracker, deliver
@@ -210,6 +211,18 @@ def test_a_tracker_down_to_the_end_is_reported_and_sync_delivers_later(tmp_path,
     assert report.error == "The server is down."
     assert caplog.text.count("The server is down.") == 1
     assert later.num_delivered == 3
+
+
+def test_why_the_last_delivery_failed_is_known_at_the_next_offer(tmp_path):
+    store, tracker = filled(tmp_path), ListTracker()
+    tracker.down = True
+    delivery = BackgroundDelivery(store, tracker, header())
+
+    until(lambda: delivery.offer(store.read()) == "The server is down.")
+    tracker.down = False
+    delivery.close()
+
+    assert delivery.offer([]) is None
 
 
 def test_a_tracker_that_hangs_does_not_hang_the_study(tmp_path):

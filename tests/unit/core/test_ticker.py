@@ -109,3 +109,16 @@ def test_a_thread_that_was_held_up_does_not_make_up_for_the_calls_that_it_missed
 
     late = called.at_s[1:9]
     assert late[-1] - late[0] > 5 * 0.05
+
+
+def test_calls_of_a_thread_are_a_period_apart_and_stop_when_asked():
+    called = Called(MonotonicClock())
+    ticker = called.clock.every(0.05, called)
+    until(lambda: len(called.at_s) >= 4)
+
+    ticker.stop()
+    num = len(called.at_s)
+    time.sleep(0.12)
+
+    assert called.at_s[3] - called.at_s[0] > 2 * 0.05
+    assert len(called.at_s) == num

@@ -1,0 +1,90 @@
+"""What boards of one trial use together, and when their sum is none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fake_gpu import IDLE_W, LOAD_W, FakeGpu
+
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.point import OperatingPoint
+from joulelab.core.procedure import Procedure
+from joulelab.sampling.boards import Boards, summed
+from joulelab.sampling.readiness import WarmUp, warm_up
+from joulelab.sampling.window_loop import WindowLoop
+
+
+class Second(FakeGpu):
+    """Another board of the machine, on the clock of the first, on which nothing runs."""
+
+    def __init__(self, first):
+        super().__init__()
+        self._clock = first.clock
+
+    def identity(self):
+        return replace(super().identity(), uuid="FAKE-1")
+
+
+def judged(first, second):
+    """The verdict on two windows in which the first board works and the second idles."""
+
+    def run():
+        first.set_level_w(LOAD_W)
+        first.clock.sleep_s(first.unit_s)
+        return 1.0
+
+    point = OperatingPoint()
+    with Boards([first, second]).watched(Procedure(), point, point) as instruments:
+        loop = WindowLoop(first.clock, run, instruments, instruments.check)
+        warm_up(loop, instruments.lead, first.clock, Procedure())
+        return instruments.judge(
+            loop.windows(2, 0.5),
+            own_pids=frozenset(),
+            pids_on=lambda device: frozenset(device.pids(first.clock.now_s())),
+            warmup=WarmUp(duration_s=1.0, steady=True, even=True),
+        )
+
+
+def test_errors_of_boards_are_independent():
+    one = EnergyWindow(
+        start_s=0.0, duration_s=2.0, energy_j=10.0, energy_u_j=3.0, source="counter", work=5.0
+    )
+
+    both = summed([one, replace(one, energy_j=20.0, energy_u_j=4.0)])
+
+    assert (both.energy_j, both.energy_u_j) == (30.0, pytest.approx(5.0))
+    assert (both.duration_s, both.work) == (2.0, 5.0)
+
+
+def test_what_boards_use_is_added_and_their_work_is_counted_once():
+    first = FakeGpu()
+
+    verdict = judged(first, Second(first))
+
+    assert verdict.findings == ()
+    assert [board.device.uuid for board in verdict.boards] == ["FAKE-0", "FAKE-1"]
+    for window in verdict.windows:
+        assert window.energy_j == pytest.approx((LOAD_W + IDLE_W) * window.duration_s, rel=2e-3)
+        assert window.work == pytest.approx(window.duration_s / first.unit_s, rel=1e-6)
+    assert np.median(verdict.trace.power_w) == pytest.approx(LOAD_W + IDLE_W)
+
+
+def test_a_sum_is_valid_only_if_every_board_is():
+    first = FakeGpu()
+    second = Second(first)
+    second.pids = lambda t_s: {4711}
+
+    verdict = judged(first, second)
+
+    assert [finding.detail.partition(":")[0] for finding in verdict.findings] == ["FAKE-1"]
+
+
+def test_what_was_seen_of_boards_is_added_or_the_worst_of_them():
+    first = FakeGpu()
+    second = Second(first)
+    second.state = replace(second.state, temperature_c=61.0, power_limit_w=500.0)
+
+    observed = judged(first, second).observed
+
+    assert observed.power_limit_w == first.state.power_limit_w + 500.0
+    assert observed.temperature_stop_c == 61.0
