@@ -35,8 +35,10 @@ _ONE: Mapping[str, tuple[str, Knobs]] = {
     "bloom-560m-batch-32": ("bloom", {"model": "bloom-560m", "precision": "fp16", "batch": 32}),
     "llama-3-8b": ("llama", {"model": "llama-3-8b"}),
     "llama-3-8b-batch-32": ("llama", {"model": "llama-3-8b", "batch": 32}),
-    "vit-large": ("vit", {"model": "vit-large", "precision": "fp16"}),
-    "bert-large": ("bert", {"model": "bert-large", "precision": "fp16"}),
+    "vit-large": ("vit", {"model": "vit-large", "precision": "fp16", "batch": 1}),
+    "vit-large-batch-32": ("vit", {"model": "vit-large", "precision": "fp16", "batch": 32}),
+    "bert-large": ("bert", {"model": "bert-large", "precision": "fp16", "batch": 1}),
+    "bert-large-batch-32": ("bert", {"model": "bert-large", "precision": "fp16", "batch": 32}),
     "sd-1.5": ("diffusion", {"model": "sd-1.5", "precision": "fp16"}),
 }
 _TWO: Mapping[str, tuple[str, Knobs]] = {
@@ -59,7 +61,7 @@ class Settings:
 
     Attributes:
         gpus_per_trial: 1 for programs on one GPU, 2 for those that two share.
-        only: Part of the names of the programs to attribute.
+        only: Names of the programs to attribute; all by default.
         method: How kernels are priced.
         device: How to talk to the GPUs; simulated tries the benchmark out.
         gpu: Which GPU to simulate.
@@ -68,7 +70,7 @@ class Settings:
     """
 
     gpus_per_trial: int = 1
-    only: str = ""
+    only: tuple[str, ...] = ()
     method: Asked = "auto"
     device: str = "auto"
     gpu: str | None = None
@@ -93,7 +95,8 @@ def write_replays(found: Attribution, path: Path) -> None:
     with path.open("w") as file:
         rows = csv.writer(file)
         rows.writerow(("name", "sm_clock_mhz", "power_w", "static_w", "time_s", "findings"))
-        for name, one in (*found.measured.items(), *found.replays.items()):
+        paced = {f"{name}, with pauses": one for name, one in found.paced.items()}
+        for name, one in (*found.measured.items(), *found.replays.items(), *paced.items()):
             idle_w = None if one.idle is None else one.idle.power_w
             why = " ".join(finding.reason for finding in one.findings)
             if means := Means.of(one):
@@ -113,7 +116,7 @@ def main(settings: Settings) -> int:
         procedure=settings.procedure,
     )
     for name, (workload, knobs) in CASES[settings.gpus_per_trial].items():
-        if settings.only not in name:
+        if settings.only and name not in settings.only:
             continue
         try:
             study = joulelab.attribute(workload, knobs=knobs, method=settings.method, lab=lab)

@@ -199,6 +199,8 @@ class Attribution:
     provenance: Provenance
     # What replays of kernels read, by kernel; empty without any.
     replays: Mapping[str, Measurement] = field(default_factory=dict)
+    # Those of them that were measured again with pauses.
+    paced: Mapping[str, Measurement] = field(default_factory=dict)
     # The same of a decode, by the tokens in the cache when it starts.
     contexts: Mapping[int, Phase] = field(default_factory=dict)
     # What metering costs the pace of the phase with most gaps; empty where kernels were replayed.

@@ -2,12 +2,13 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
 from joulelab.attribution.profile import KernelCall, PhaseProfile
 from joulelab.errors import MeasurementError
-from joulelab.tracing.program import ALL_REDUCE, WAITING
+from joulelab.tracing.program import ALL_REDUCE, LINKS_AWAKE, WAITING
 
 COLLECTIVE = "ncclDevKernel"
 """How names of NCCL's kernels begin."""
@@ -53,16 +54,19 @@ def _require_same(counts: Sequence[int]) -> None:
         )
 
 
-def apart(ranks: Sequence[PhaseProfile], waiting_s: Sequence[float]) -> tuple[PhaseProfile, ...]:
-    """Return the profiles of ranks with communication and waiting in calls of their own.
+def apart(
+    ranks: Sequence[PhaseProfile], waiting_s: Sequence[float], whole_s: float
+) -> tuple[PhaseProfile, ...]:
+    """Return the profiles of ranks with communication, waiting and links in calls of their own.
 
     In a profile ranks wait as profiled ones do. So a sum keeps what communicates, the least of its
     times on all ranks, and what ranks wait is what they were metered to wait in the run, alike in
-    all sums.
+    all sums. Links stay awake from the first sum to the last.
 
     Args:
         ranks: Profiles of one phase.
         waiting_s: What each rank waits in an execution, in seconds.
+        whole_s: What an execution takes, in seconds.
 
     Raises:
         MeasurementError: If ranks launched unequal sums.
@@ -74,7 +78,7 @@ def apart(ranks: Sequence[PhaseProfile], waiting_s: Sequence[float]) -> tuple[Ph
         for calls in zip(*sums, strict=True)
     ]
     return tuple(
-        replace(one, calls=tuple(_apart(one.calls, communication_s, waited_s)))
+        replace(one, calls=(*_apart(one.calls, communication_s, waited_s), *_awake(one, whole_s)))
         for one, waited_s in zip(ranks, waiting_s, strict=True)
     )
 
@@ -95,6 +99,20 @@ def _apart(
                 device_s=waited_s / len(communication_s),
                 waits_in=call.kernel,
             )
+
+
+def _awake(profile: PhaseProfile, whole_s: float) -> list[KernelCall]:
+    """Return the links as a call beside all others; none where nothing is summed."""
+    sums = (call for call in profile.calls if _is_sum(call))
+    return [
+        KernelCall(
+            operator=replace(call.operator, name=LINKS_AWAKE, module=""),
+            kernel=LINKS_AWAKE,
+            device_s=0.0,
+            beside_s=whole_s,
+        )
+        for call in islice(sums, 1)
+    ]
 
 
 def _is_sum(call: KernelCall) -> bool:

@@ -4,7 +4,14 @@ import re
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from joulelab.tracing.program import ALL_REDUCE, KV_CACHE, WAITING, Operator, region_of
+from joulelab.tracing.program import (
+    ALL_REDUCE,
+    KV_CACHE,
+    LINKS_AWAKE,
+    WAITING,
+    Operator,
+    region_of,
+)
 
 Component = Literal[
     "embedding",
@@ -22,6 +29,7 @@ Component = Literal[
     "optimiser",
     "communication",
     "waiting",
+    "links awake",
     "other",
 ]
 """Parts of a network, in the order in which they are shown."""
@@ -51,6 +59,7 @@ _RULES: tuple[_Rule, ...] = (
     ("optimiser", lambda operator, _: operator.stage == "optimizer"),
     ("communication", lambda operator, _: operator.name == ALL_REDUCE),
     ("waiting", lambda operator, _: operator.name == WAITING),
+    ("links awake", lambda operator, _: operator.name == LINKS_AWAKE),
     ("normalisation", lambda operator, path: operator.kind == "norm" or _norms(path)),
     ("attention projections", lambda operator, path: _projects(operator, path)),
     ("attention core", lambda _, path: _ATTENTION.search(path) or "rotary" in path),

@@ -66,7 +66,10 @@ class Estimated(Pricing):
 
     method = "classes"
 
-    def __init__(self, calls: Mapping[str, Sequence[EstimatedCall]], static_w: float) -> None:
+    def __init__(
+        self, calls: Mapping[str, Sequence[EstimatedCall]], static_w: float, links_w: float = 0.0
+    ) -> None:
+        self._links_w = links_w
         self._power = {
             phase: _power_by_class(each, static_w) for phase, each in calls.items() if each
         }
@@ -83,7 +86,9 @@ class Estimated(Pricing):
         classes = [(phase, kernel_class(call.operator)) for (phase, _), call in kernels.items()]
         waits = np.array([bool(call.waits_in) for call in kernels.values()])
         places = {kernel: place for place, kernel in enumerate(kernels)}
-        dynamic_w = np.array([self._watts(*each) for each in classes], dtype=np.float64)
+        links = np.array([bool(call.beside_s) for call in kernels.values()])
+        watts = [self._watts(*each) for each in classes]
+        dynamic_w = np.where(links, self._links_w, np.array(watts, dtype=np.float64))
         return Prices(
             names=tuple(f"{phase}: {kernel}" for phase, kernel in kernels),
             prior=_prior(np.where(waits, WAITS, 1.0) * dynamic_w, classes, waits),
@@ -110,7 +115,7 @@ def _prior(
 
 def _holds(profile: PhaseProfile, places: Mapping[tuple[str, str], int]) -> csr_array:
     columns = [places[profile.phase, call.kernel] for call in profile.calls]
-    seconds = [call.device_s for call in profile.calls]
+    seconds = [call.device_s + call.beside_s for call in profile.calls]
     starts = np.arange(len(columns) + 1)
     return csr_array((seconds, columns, starts), shape=(len(columns), len(places)))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from joulelab.attribution.profile import PhaseProfile, first_phases
 from joulelab.core.measurement import Measurement
+from joulelab.tracing.program import LINKS_AWAKE
 
 _LOWERED = 0.98
 """A clock below this share of the program's is another one: two steps of an H100."""
@@ -56,11 +57,13 @@ def pauses_s(
 
     ``alone`` are replays by kernel, ``measured`` the program by phase.
     """
-    return {
-        name: pause_s
+    # Links are awake whatever the clock is.
+    found = {
+        name: _pause_s(alone[name], measured[phase], factor)
         for name, phase in first_phases(profiles).items()
-        if name in alone and (pause_s := _pause_s(alone[name], measured[phase], factor)) is not None
+        if name in alone and name != LINKS_AWAKE
     }
+    return {name: pause_s for name, pause_s in found.items() if pause_s is not None}
 
 
 def _pause_s(alone: Measurement, program: Measurement, factor: ClockFactor) -> float | None:

@@ -19,9 +19,10 @@ def with_waiting(
     """Return the profiles of ranks with what each was metered to wait for the others."""
     phases = []
     for profiles in zip(*ranks, strict=True):
-        figures = dict(measured[profiles[0].phase].figures)
-        waits_s = [figures.get(waiting_figure(rank), 0.0) for rank in range(len(ranks))]
-        phases.append(apart(profiles, [profiles[0].work * each_s for each_s in waits_s]))
+        read, work = measured[profiles[0].phase], profiles[0].work
+        figures = dict(read.figures)
+        waits_s = [work * figures.get(waiting_figure(rank), 0.0) for rank in range(len(ranks))]
+        phases.append(apart(profiles, waits_s, work * Metered.of(read, static_w=0.0).time_s))
     return list(zip(*phases, strict=True))
 
 

@@ -12,12 +12,13 @@ from typing import Any, ClassVar, Protocol
 
 from typing_extensions import override
 
-from joulelab.attribution.profile import cost_name, rough_j, that_matter
+from joulelab.attribution.profile import SPARSE_S, cost_name, rough_j, that_matter
 from joulelab.attribution.traced import traced_program
 from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
 from joulelab.errors import ConfigError
 from joulelab.tracing.kernels import kernel_of
+from joulelab.tracing.program import ALL_REDUCE, LINKS_AWAKE
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
 from joulelab.workloads.network import TorchWorkload
@@ -147,12 +148,13 @@ class Replay(Workload[ReplaySettings]):
         return WorkloadCost(unit=self.unit, phases=phases, resident_b=resident_b)
 
     def _launches(self, name: str, cost: KernelCost) -> PhaseCost:
-        launches = max(1, round(_PLAYED_J / rough_j(cost)))
+        is_sparse = name == LINKS_AWAKE
+        launches = 3 if is_sparse else max(1, round(_PLAYED_J / rough_j(cost)))
         return PhaseCost(
             phase=name,
             work=float(launches),
             kernels=(replace(cost, count=launches),),
-            wait_s=launches * self._pauses_s.get(name, 0.0),
+            wait_s=launches * (SPARSE_S if is_sparse else self._pauses_s.get(name, 0.0)),
             num_graphs=1,
             parameter_b=self._parameter_b,
             num_devices=self.settings.tensor_parallel,
@@ -179,7 +181,10 @@ class Replay(Workload[ReplaySettings]):
                     costs[name] = cost
                     found[name] = found.get(name, 0.0) + rough_j(cost)
             matter = that_matter(joules.values())
-            self._costs = {name: costs[name] for name in matter if name not in self._skipped}
+            self._costs = {name: costs[name] for name in matter}
+            if sums := [cost for cost in costs.values() if cost.name == ALL_REDUCE]:
+                self._costs[LINKS_AWAKE] = min(sums, key=lambda cost: cost.dram_b)
+            self._costs = {n: cost for n, cost in self._costs.items() if n not in self._skipped}
         return self._costs
 
     def _is_asked(self, name: str) -> bool:

@@ -16,7 +16,7 @@ from joulelab.attribution.replayer import Replays
 from joulelab.core.measurement import Measurement
 from joulelab.errors import MeasurementError
 from joulelab.hardware import GpuSpec
-from joulelab.tracing.program import Operator
+from joulelab.tracing.program import ALL_REDUCE, LINKS_AWAKE, Operator
 
 CONTEXT = 0.05
 """How far a kernel in a program is from the same alone, one standard deviation: other data in the
@@ -25,6 +25,8 @@ COMMON = 0.02
 """The part of that which all kernels of a run share."""
 _WAITING = (_FOR_LAUNCH, _FOR_RANKS) = ("waiting for a launch", "waiting for other ranks")
 _LEAST_J = 1e-6
+_UNKNOWN_LINKS_W = 30.0
+"""What links of an H100 draw awake: how far they may be from nothing where none was measured."""
 LIKE = 0.35
 """How far kernels that were priced by their like are off, each and all together."""
 
@@ -34,8 +36,8 @@ class Replayed(Pricing):
 
     A kernel that takes longer in the program than alone waits there, for a cold cache or for its
     launch. What waiting takes of the power that it has alone is a price of its own, which all
-    share; so is what a sum takes while it waits for other ranks. ``factor`` tells what a clock
-    changes.
+    share; so are what a sum takes while it waits for other ranks, and the power of links that stay
+    awake. ``factor`` tells what a clock changes.
     """
 
     method = "replay"
@@ -50,13 +52,16 @@ class Replayed(Pricing):
     ) -> Prices:
         operators: dict[str, Operator] = {}
         for call in (call for profile in profiles for call in profile.calls):
-            if not call.waits_in:
+            if not (call.waits_in or call.beside_s):
                 operators.setdefault(call.kernel, call.operator)
-        phases = first_phases(profiles)
+        phases, links = first_phases(profiles), _links(self._replays.measured.get(LINKS_AWAKE))
+        reads = {name: self._reads(name) for name in operators}
         known = {
-            name: self._alone(name, one, measured[phases[name]].observed.sm_clock_mhz)
-            for name, one in self._replays.measured.items()
-            if name in operators and one.valid and one.idle is not None
+            name: self._alone(name, own, measured[phases[name]].observed.sm_clock_mhz).without(
+                links if operators[name].name == ALL_REDUCE else None
+            )
+            for name, own in reads.items()
+            if own
         }
         if not known:
             raise MeasurementError(_nothing(self._replays.measured))
@@ -64,25 +69,74 @@ class Replayed(Pricing):
         supposed = {name: _supposed(like_j(name)) for name in operators if name not in known}
         alone = {name: known.get(name) or supposed[name] for name in operators}
         return Prices(
-            names=(*operators, *_WAITING),
-            prior=_prior(list(alone.values())),
+            names=(*operators, *_WAITING, LINKS_AWAKE),
+            prior=_prior(list(alone.values()), links),
             holds={one.phase: _holds(one, alone) for one in profiles},
             supposed=frozenset(place for place, name in enumerate(operators) if name in supposed),
         )
 
-    def _alone(self, name: str, read: Measurement, clock_mhz: float | None) -> "_Alone":
+    def _reads(self, name: str) -> list[Measurement]:
+        """Return what was read of a kernel alone: back to back, and with pauses."""
+        found = (each.get(name) for each in (self._replays.measured, self._replays.paced))
+        return [one for one in found if one is not None and one.valid and one.idle is not None]
+
+    def _alone(self, name: str, reads: list[Measurement], clock_mhz: float | None) -> "_Alone":
         """Return what a launch takes above static power, at the clock of the run."""
-        launch_j = max(0.0, read.dynamic_energy_per_unit_j or 0.0)
-        idle_u_w = 0.0 if read.idle is None else read.idle.energy_u_j / read.idle.duration_s
-        factor = self._factor(clock_mhz, read.observed.sm_clock_mhz)
-        dynamic_j = factor * launch_j
+        read, launch_j, dynamic_j = self._at_clock(reads, clock_mhz)
         # Half of what the clock is said to change is doubted: bytes of the memory do not change.
         parts_j = (
-            *(read.energy_per_unit_u_j, idle_u_w * read.time_per_unit_s),
-            *(CONTEXT * dynamic_j, abs(factor - 1) / 2 * launch_j, _LEAST_J),
+            *(read.energy_per_unit_u_j, _idle_u_w(read) * read.time_per_unit_s),
+            *(CONTEXT * dynamic_j, abs(dynamic_j - launch_j) / 2, _LEAST_J),
         )
-        time_s = read.time_per_unit_s - self._replays.pauses_s.get(name, 0.0)
+        pauses_s = self._replays.pauses_s
+        time_s = min(
+            one.time_per_unit_s - (pauses_s[name] if one is self._replays.paced.get(name) else 0.0)
+            for one in reads
+        )
         return _Alone(dynamic_j, float(np.linalg.norm(parts_j)), time_s)
+
+    def _at_clock(
+        self, reads: list[Measurement], clock_mhz: float | None
+    ) -> tuple[Measurement, float, float]:
+        """Return what was read nearest to a clock, its energy of a launch, and that at the clock.
+
+        Between two clocks at which it was read the energy is interpolated; from one, the factor of
+        a clock is taken.
+        """
+        near, *others = sorted(reads, key=lambda one: _distance(one, clock_mhz))
+        near_j, near_mhz = _launch_j(near), near.observed.sm_clock_mhz
+        far_mhz = others[0].observed.sm_clock_mhz if others else None
+        if clock_mhz is not None and near_mhz is not None and far_mhz is not None:
+            share = (clock_mhz - near_mhz) / (far_mhz - near_mhz) if far_mhz != near_mhz else 0.0
+            if share >= 0:
+                return near, near_j, near_j + share * (_launch_j(others[0]) - near_j)
+        return near, near_j, near_j * self._factor(clock_mhz, near_mhz)
+
+
+def _launch_j(read: Measurement) -> float:
+    return max(0.0, read.dynamic_energy_per_unit_j or 0.0)
+
+
+def _idle_u_w(read: Measurement) -> float:
+    return 0.0 if read.idle is None else read.idle.energy_u_j / read.idle.duration_s
+
+
+def _distance(read: Measurement, clock_mhz: float | None) -> float:
+    """Return how far it was read from a clock; those of unknown clocks come last."""
+    own_mhz = read.observed.sm_clock_mhz
+    return np.inf if clock_mhz is None or own_mhz is None else abs(own_mhz - clock_mhz)
+
+
+def _links(read: Measurement | None) -> "tuple[float, float]":
+    """Return the power of links that stay awake, in watts, and its u: sums far apart, above idle.
+
+    Nothing is known of it where no such sum was replayed.
+    """
+    if read is None or not read.valid or read.idle is None:
+        return 0.0, _UNKNOWN_LINKS_W
+    links_w = max(0.0, read.power_w - read.idle.power_w)
+    reading_u_w = read.energy_per_unit_u_j / read.time_per_unit_s
+    return links_w, float(np.linalg.norm((reading_u_w, _idle_u_w(read), CONTEXT * links_w)))
 
 
 def clock_factor(spec: GpuSpec | None, clock_mhz: float | None, was_mhz: float | None) -> float:
@@ -97,17 +151,17 @@ def clock_factor(spec: GpuSpec | None, clock_mhz: float | None, was_mhz: float |
     return (there / here) ** 2
 
 
-def _prior(alone: Sequence["_Alone"]) -> Solution:
+def _prior(alone: Sequence["_Alone"], links: tuple[float, float]) -> Solution:
     """Return prices with what is unsure of each, of all together, and of those by their like."""
     dynamic_j = np.array([one.dynamic_j for one in alone])
     own = prior_of(dynamic_j, np.array([one.dynamic_u_j for one in alone]), COMMON)
     by_like_j = LIKE * dynamic_j * np.array([one.time_s is None for one in alone])
-    waits = np.full(len(_WAITING), WAITS)
+    links_w, links_u_w = links
+    waits, shared = np.full(len(_WAITING), WAITS), np.outer(by_like_j, by_like_j)
+    others_u = np.r_[np.full(len(_WAITING), WAITS_U), max(links_u_w, _LEAST_J)]
     return Solution(
-        prices=np.r_[dynamic_j, waits],
-        covariance=block_diag(
-            own.covariance + np.outer(by_like_j, by_like_j), WAITS_U**2 * np.eye(len(waits))
-        ),
+        prices=np.r_[dynamic_j, waits, links_w],
+        covariance=block_diag(own.covariance + shared, np.diag(others_u**2)),
     )
 
 
@@ -123,6 +177,14 @@ class _Alone(NamedTuple):
         """Power above static; 0 where its time alone is not known."""
         return self.dynamic_j / self.time_s if self.time_s else 0.0
 
+    def without(self, links: "tuple[float, float] | None") -> "_Alone":
+        """Return it without what links that stay awake draw meanwhile, which has its own price."""
+        if links is None or self.time_s is None:
+            return self
+        links_j, links_u_j = (each * self.time_s for each in links)
+        dynamic_u_j = float(np.hypot(self.dynamic_u_j, links_u_j))
+        return self._replace(dynamic_j=max(0.0, self.dynamic_j - links_j), dynamic_u_j=dynamic_u_j)
+
 
 def _supposed(dynamic_j: float) -> _Alone:
     return _Alone(dynamic_j, float(np.hypot(LIKE * dynamic_j, _LEAST_J)), None)
@@ -130,7 +192,7 @@ def _supposed(dynamic_j: float) -> _Alone:
 
 def _holds(profile: PhaseProfile, alone: Mapping[str, "_Alone"]) -> csr_array:
     """Return how much of each price calls hold: a launch, and what it waits longer than alone."""
-    places = {name: place for place, name in enumerate((*alone, *_WAITING))}
+    places = {name: place for place, name in enumerate((*alone, *_WAITING, LINKS_AWAKE))}
     rows = [_row(call, alone) for call in profile.calls]
     values = [value for row in rows for value in row.values()]
     columns = [places[name] for row in rows for name in row]
@@ -139,6 +201,8 @@ def _holds(profile: PhaseProfile, alone: Mapping[str, "_Alone"]) -> csr_array:
 
 
 def _row(call: KernelCall, alone: Mapping[str, "_Alone"]) -> Mapping[str, float]:
+    if call.beside_s:
+        return {LINKS_AWAKE: call.beside_s}
     if call.waits_in:
         return {_FOR_RANKS: alone[call.waits_in].power_w * call.device_s}
     kernel = alone[call.kernel]

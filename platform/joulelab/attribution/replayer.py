@@ -28,18 +28,24 @@ _REPLAY = "kernel-replay"
 class Replays:
     """Kernels that were measured alone, by name."""
 
-    measured: Mapping[str, Measurement] = field(default_factory=dict)
-    # The pause after each launch, in seconds, of those that were measured at the program's pace.
+    measured: Mapping[str, Measurement] = field(default_factory=dict)  # back to back
+    # Those that the power limit slows alone, again with pauses, and the pause after each launch.
+    paced: Mapping[str, Measurement] = field(default_factory=dict)
     pauses_s: Mapping[str, float] = field(default_factory=dict)
 
     def by_board(self, num_boards: int) -> "list[Replays]":
         """Return what was measured on each board."""
-        return [replace(self, measured=own) for own in by_board(self.measured, num_boards)]
+        boards = (by_board(each, num_boards) for each in (self.measured, self.paced))
+        return [
+            replace(self, measured=measured, paced=paced)
+            for measured, paced in zip(*boards, strict=True)
+        ]
 
     def and_those_of(self, other: "Replays") -> "Replays":
         """Return both; ``other`` goes before."""
         return Replays(
             measured={**self.measured, **other.measured},
+            paced={**self.paced, **other.paced},
             pauses_s={**self.pauses_s, **other.pauses_s},
         )
 
@@ -86,8 +92,7 @@ class Replayer:
                 replace(settings, pauses=json.dumps(pauses)), configuration.point
             )
             valid = {name: one for name, one in paced.items() if one.valid}
-            paused = {name: pauses[name] for name in valid}
-            found = found.and_those_of(Replays(measured=valid, pauses_s=paused))
+            found = replace(found, paced=valid, pauses_s={name: pauses[name] for name in valid})
         self._known[configuration.point] = known = known.and_those_of(found)
         return known
 

@@ -134,6 +134,7 @@ class Session:
             measured=measured,
             provenance=first.provenance,
             replays=replays.measured,
+            paced=replays.paced,
             metering=metering,
             seconds=self._device.clock.now_s() - started_s,
             notes=tuple(notes),
@@ -239,7 +240,7 @@ class Session:
                 "Pricing by classes needs the estimator, which does not know the program or the "
                 "GPU; take --method replay."
             )
-        return Estimated(estimates, board.static_w)
+        return Estimated(estimates, board.static_w, self._spec.link.awake_w)
 
     def _metering(
         self, configuration: Configuration, board: Readings, profiles: Sequence[PhaseProfile]

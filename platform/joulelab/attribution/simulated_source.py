@@ -48,9 +48,12 @@ class SimulatedSource(ProfileSource):
         clock_mhz, mem_clock_mhz = self._clocks(measured)
         of_kernels = iter(model.kernels_at(clock_mhz, mem_clock_mhz).dynamic_j.tolist())
         spinning_w = model.spinning_w(clock_mhz)
+        awake_w = self._spec.link.awake_w
         dynamic_j = board.gain * np.array(
             [
-                spinning_w * call.device_s if call.waits_in else next(of_kernels)
+                spinning_w * call.device_s + awake_w * call.beside_s
+                if call.waits_in or call.beside_s
+                else next(of_kernels)
                 for call in profile.calls
             ]
         )

@@ -11,11 +11,12 @@ import torch
 from torch import distributed
 from torch.utils._pytree import tree_leaves, tree_map
 
-from joulelab.attribution.profile import rough_j, that_matter
+from joulelab.attribution.profile import SPARSE_S, rough_j, that_matter
 from joulelab.attribution.torch_calls import RecordedCall, Steps, TensorLike, record, steps_of
 from joulelab.attribution.torch_data import extent, filled
 from joulelab.errors import MeasurementError
 from joulelab.tracing.kernels import kernel_of
+from joulelab.tracing.program import ALL_REDUCE, LINKS_AWAKE
 from joulelab.workloads.base import Workload
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,11 @@ class TorchPlayer:
         ]
         asked = [name for name in that_matter(joules) if name not in known]
         self._names = tuple(filter(self._can_be_launched, asked))
+        sums = [call for call, _ in self._calls.values() if call.operator.name == ALL_REDUCE]
+        if sums and LINKS_AWAKE not in known:
+            least = min(sums, key=lambda call: call.operator.moved_b)
+            self._calls[LINKS_AWAKE] = self._calls[least.kernel]
+            self._names += (LINKS_AWAKE,)
         self._graph: _Graph | None = None
 
     def names(self) -> Sequence[str]:
@@ -62,8 +68,8 @@ class TorchPlayer:
             torch.cuda.empty_cache()
             call, steps = self._calls[name]
             with steps.around():
-                self._graph = _Graph.of(name, call)
-        return self._graph.run(pause_s)
+                self._graph = _Graph.of(name, call, is_sparse=name == LINKS_AWAKE)
+        return self._graph.run(SPARSE_S if name == LINKS_AWAKE else pause_s)
 
     def close(self) -> None:
         """Free what it holds."""
@@ -107,10 +113,11 @@ class _Graph:
     held: list[Any]
 
     @classmethod
-    def of(cls, name: str, call: RecordedCall) -> "_Graph":
+    def of(cls, name: str, call: RecordedCall, *, is_sparse: bool = False) -> "_Graph":
+        """Capture as many launches as take some ms; one, if they shall be far apart."""
         operands = _copies(call)
         each_s = _seconds(call, operands)
-        launches = _agreed(min(_MOST_IN_GRAPH, ceil(_GRAPH_S / each_s)))
+        launches = 1 if is_sparse else _agreed(min(_MOST_IN_GRAPH, ceil(_GRAPH_S / each_s)))
         launches = len(operands) * ceil(launches / len(operands))
         graph = torch.cuda.CUDAGraph()
         try:
@@ -122,9 +129,10 @@ class _Graph:
         except RuntimeError as error:
             raise MeasurementError(f"{name} cannot be captured: {error}") from error
         made = cls(name=name, graph=graph, launches=launches, repeats=1, held=operands)
-        made.run()
+        pause_s = SPARSE_S if is_sparse else 0.0
+        made.run(pause_s)
         start_s = perf_counter()
-        made.run()
+        made.run(pause_s)
         made.repeats = _agreed(ceil(_RUN_S / (perf_counter() - start_s)))
         return made
 

@@ -127,6 +127,11 @@ class PhaseCost:
             raise ConfigError(f"Phase {self.phase!r} has neither kernels nor wait_s.")
 
     @property
+    def sums_over_devices(self) -> bool:
+        """Whether an execution sums anything over the devices that share it."""
+        return self.num_devices > 1 and any(one.name == "all_reduce" for one in self.kernels)
+
+    @property
     def flop(self) -> float:
         """Operations of one execution."""
         return sum(kernel.flop * kernel.count for kernel in self.kernels)

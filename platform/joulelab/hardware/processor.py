@@ -6,7 +6,7 @@ CPUs, TPUs and KPUs have a data file each in this form; a GPU's follows from its
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -208,6 +208,7 @@ class Processor:
     # Bandwidth per direction to its peers, for tensor parallelism; 0 if none.
     link_b_per_s: float = 0.0
     link_byte_j: float = 0.0  # energy of moving one byte to a peer
+    link_awake_w: float = 0.0  # power of its links while they are in use, however little
     # Every figure of its data file with its source, as "section.name".
     figures: Mapping[str, Figure] = field(default_factory=dict)
 
@@ -225,6 +226,13 @@ class Processor:
     def last_cache(self) -> MemoryLevel:
         """The largest level on the die."""
         return self.levels[-2]
+
+    def sharing(self, num_devices: int) -> "Processor":
+        """Return it as one of some that share a program: then its links are awake all the time."""
+        if num_devices == 1 or not self.link_awake_w:
+            return self
+        constant_w = self.power.constant_w + self.link_awake_w
+        return replace(self, power=replace(self.power, constant_w=constant_w))
 
     def peak_flop_per_s(self, pipe: Pipe, clock_mhz: float | None = None) -> float:
         """Return the dense peak of ``pipe`` at ``clock_mhz``, by default the default clock.

@@ -171,6 +171,7 @@ def processor_of(spec: GpuSpec) -> Processor:
         timing=spec.timing,
         link_b_per_s=spec.link.bandwidth_b_per_s,
         link_byte_j=spec.link.byte_j,
+        link_awake_w=spec.link.awake_w,
         figures=spec.figures,
     )
 

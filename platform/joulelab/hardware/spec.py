@@ -113,6 +113,7 @@ class LinkSpec:
 
     bandwidth_b_per_s: float
     byte_j: float
+    awake_w: float = 0.0  # what all links of a GPU draw awake beyond asleep; 0 where not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

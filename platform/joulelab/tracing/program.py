@@ -24,6 +24,8 @@ MATRIX_KINDS: tuple[Kind, ...] = ("gemm", "conv", "attention")
 ALL_REDUCE = "all_reduce"
 """Name of the operator that sums a value over all devices and gives every one the result."""
 
+LINKS_AWAKE = "links awake"
+"""What links to other GPUs draw from one sum to the next, however little they send."""
 WAITING = "waiting"
 """Name of what a device does in such a sum until the last of the others has come to it."""
 

@@ -159,7 +159,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return unfused(*args, **kwargs)
         if _is_composite(func):  # inference mode hands these over whole
             with self:
-                return func._op_dk(_COMPOSITE, *args, **kwargs)  # noqa: SLF001
+                return _decomposed(func, args, kwargs)
         return self._called(func, args, kwargs, self._modules.current())
 
     def _unfused(
@@ -235,6 +235,36 @@ def _is_composite(func: torch._ops.OpOverload) -> bool:
     name = func.name()  # type: ignore[no-untyped-call]
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001
     return has_kernel(name, _COMPOSITE) and not has_kernel(name, DispatchKey.CPU)
+
+
+def _decomposed(
+    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> object:
+    """Run ``func`` as the operators that eager PyTorch runs in its place."""
+    if func is torch.ops.aten.linear.default and _folds_rows(*args):
+        return _rows_folded(*args)
+    return func._op_dk(_COMPOSITE, *args, **kwargs)  # noqa: SLF001
+
+
+def _folds_rows(
+    given: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> bool:
+    """Whether a layer multiplies the rows of all batches at once, wherever they lie in memory.
+
+    PyTorch does so for weights that learn (``should_fold``, LinearAlgebra.cpp), also where nothing
+    learns. Their transpose is seen not to learn here, below autograd: it would be multiplied batch
+    by batch, as in the output head of a language model, which reads the last tokens alone.
+    """
+    is_flattened_anyway = bias is not None and given.is_contiguous()
+    return weight.requires_grad and given.dim() > 2 and not is_flattened_anyway
+
+
+def _rows_folded(
+    given: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    rows = given.reshape(-1, given.shape[-1]) @ weight.t()
+    product = torch.ops.aten._unsafe_view(rows, (*given.shape[:-1], weight.shape[0]))  # noqa: SLF001
+    return product if bias is None else product.add_(bias)
 
 
 def _run(

@@ -70,19 +70,29 @@ def test_a_sum_is_the_least_of_each_execution_and_waiting_is_that_of_the_run():
     one = profile(("mm", (1.0, 1.0)), (ALL_REDUCE, (2.0, 5.0)), (ALL_REDUCE, (3.0, 3.0)))
     other = profile(("mm", (1.0, 1.0)), (ALL_REDUCE, (4.0, 3.0)), (ALL_REDUCE, (3.0, 3.0)))
 
-    waits, comes_last = apart([one, other], [0.8, 0.0])
+    waits, comes_last = apart([one, other], [0.8, 0.0], 12.0)
 
-    times_s = [(component_of(call.operator), call.device_s) for call in waits.calls[1:]]
+    times_s = [(component_of(call.operator), call.device_s) for call in waits.calls[1:-1]]
     assert times_s == [
         ("communication", 2.5),
         ("waiting", 0.4),
         ("communication", 3.0),
         ("waiting", 0.4),
     ]
-    assert [call.device_s for call in comes_last.calls] == [1.0, 2.5, 3.0]
+    assert [call.device_s for call in comes_last.calls[:-1]] == [1.0, 2.5, 3.0]
     assert waits.calls[2].waits_in == waits.calls[1].kernel
 
 
 def test_profiles_of_unequal_sums_are_refused():
     with pytest.raises(MeasurementError, match="launched 1, 0"):
-        apart([profile((ALL_REDUCE, (1.0,))), profile(("mm", (1.0,)))], [0.0, 0.0])
+        apart([profile((ALL_REDUCE, (1.0,))), profile(("mm", (1.0,)))], [0.0, 0.0], 9.0)
+
+
+def test_links_are_awake_all_the_time_where_anything_is_summed():
+    (summed,) = apart([profile(("mm", (1.0,)), (ALL_REDUCE, (2.0,)))], [0.0], 12.0)
+    (alone,) = apart([profile(("mm", (1.0,)))], [0.0], 12.0)
+
+    links = summed.calls[-1]
+    assert (component_of(links.operator), links.beside_s) == ("links awake", 12.0)
+    assert summed.busy_s == 3.0
+    assert [call.beside_s for call in alone.calls] == [0.0]

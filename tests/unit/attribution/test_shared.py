@@ -77,6 +77,17 @@ def test_communication_takes_the_same_time_on_both(phases):
         assert times_s[0] > 0
 
 
+def test_links_that_stay_awake_are_measured_by_sums_far_apart(shared, phases):
+    gains = [board.gain for board in shared[1]]
+    for phase in phases:
+        for gain, board in zip(gains, phase.boards, strict=True):
+            (links,) = [share for share in board.by_component if share.name == "links awake"]
+            planted_j = gain * GPUS[PAIR_GPU].link.awake_w * phase.time_s
+
+            assert links.energy_j == pytest.approx(planted_j, rel=0.1)
+            assert abs(links.energy_j - planted_j) < 2.6 * links.energy_u_j
+
+
 def test_boards_sum_to_the_whole_and_each_closes(phases):
     for phase in phases:
         assert sum(board.energy_j for board in phase.boards) == pytest.approx(phase.energy_j)

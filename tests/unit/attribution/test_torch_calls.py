@@ -1,8 +1,11 @@
 """Calls of programs, recorded as PyTorch runs them: here on the CPU."""
 
+from collections import Counter
+
 import pytest
 import torch
 from torch import distributed
+from torch.profiler import ProfilerActivity, profile
 
 from joulelab.attribution.components import component_of
 from joulelab.attribution.torch_calls import IN_A_ROW, TensorLike, record, steps_of
@@ -137,3 +140,34 @@ def test_a_sum_over_ranks_is_communication_and_the_same_kernel_each_time(group):
 def test_what_runs_no_program_of_pytorch_cannot_be_followed():
     with pytest.raises(ConfigError, match="no program of PyTorch"):
         steps_of(WORKLOADS["idle"].from_knobs({}), "idle")
+
+
+PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution"}
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs", "phase"),
+    [
+        ("llama", {**LLAMA, "batch": 3}, "prefill"),
+        ("llama", {**LLAMA, "batch": 3}, "decode"),
+        ("bloom", {**LLAMA, "batch": 3}, "prefill"),
+        ("bert", {"model": "tiny", "precision": "fp32", "batch": 3}, "forward"),
+        ("vit", {"model": "tiny", "precision": "fp32", "batch": 3}, "forward"),
+    ],
+)
+def test_recorded_products_are_those_that_run_unrecorded(name, knobs, phase):
+    workload = WORKLOADS[name].from_knobs(knobs)
+    workload.prepare()
+    steps = steps_of(workload, phase)
+    recorded = Counter(
+        f"aten::{call.operator.name}" for call in record(steps, with_data=False).values()
+    )
+    with steps.around():
+        steps.reset()
+        with profile(activities=[ProfilerActivity.CPU]) as profiled:
+            steps.once()
+    ran = Counter(event.name for event in profiled.events())
+
+    assert {each: recorded[each] for each in PRODUCTS} == {each: ran[each] for each in PRODUCTS}
+    assert sum(recorded[each] for each in PRODUCTS) > 4
+    workload.close()

@@ -14,7 +14,17 @@ from joulelab.attribution.components import COMPONENTS, component_of, layer_of
 # Okabe and Ito, and Tol's muted ones for more than they have.
 _COLOURS = (
     *("#56b4e9", "#0072b2", "#009e73", "#f0e442", "#d55e00", "#cc79a7", "#e69f00", "#332288"),
-    *("#44aa99", "#999933", "#882255", "#aa4499", "#ddcc77", "#88ccee", "#cc6677", "#117733"),
+    *(
+        "#44aa99",
+        "#999933",
+        "#882255",
+        "#aa4499",
+        "#ddcc77",
+        "#88ccee",
+        "#cc6677",
+        "#117733",
+        "#6699cc",
+    ),
 )
 
 

@@ -133,6 +133,8 @@ class PhaseModel:
         core_w = clock_mhz / 1000 * per_ghz_w + on_die_w
         dram_w = power.dram_j_per_b * bandwidth
         link_w = 0.0 if self._load is None else self._load.link_j / times.execution_s
+        if self._phase is not None and self._phase.sums_over_devices:
+            link_w += self._spec.link.awake_w
         return LoadPoint(
             duration_s=times.execution_s,
             power_w=board_w(power.constant_w, voltage2, core_w, dram_w + link_w),

@@ -193,6 +193,7 @@ def conditions(
 
     Raises ConfigError if a point is off its range.
     """
+    processor = processor.sharing(num_devices)
     clock_mhz, cap_w = requested(processor, points)
     return Conditions(
         processor=processor,
