@@ -38,6 +38,8 @@ from joulelab.tracing.program import Layout, MatrixShape, Operator
 _ROOT = Path(__file__).parents[1]
 _TOGETHER = {"rearrangement": "copying"}
 """Classes that a profile does not tell apart."""
+_OF_PIPES = ("product",)
+"""Classes that reach what their pipe does in a loop of large products, less a prologue."""
 _NO_KERNELS = ("Activity Buffer", "Runtime", "cuda", "Lazy", "Command", "ProfilerStep")
 _MASKED = ("bert-large", "electra-small")
 """Networks of transformers whose attention falls apart where PyTorch 2.11 compiles them: it says
@@ -289,7 +291,8 @@ def _scalars(name: str, evidence: Sequence[Evidence]) -> list[str]:
         for one in evidence
         for row in one.table.main
     }
-    names = [f"{found}_float32" if wide else found for found, wide in sorted(seen)]
+    kept = sorted(one for one in seen if one[0] not in _OF_PIPES)
+    names = [f"{found}_float32" if wide else found for found, wide in kept]
     return [f"timing.least_s.{name}", *(f"timing.kind_efficiency.{one}" for one in names)]
 
 

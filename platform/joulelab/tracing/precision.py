@@ -195,9 +195,14 @@ def _retyped(operator: Operator, precision: str, form: NumberFormat) -> Operator
 
 
 def _repiped(operator: Operator, precision: str) -> Operator:
-    """Put single-precision products where PyTorch does: TF32 for convolutions by default."""
+    """Put single-precision products where PyTorch does: TF32 for convolutions by default.
+
+    Its fused attention multiplies fp32 by a kernel of its own, in TF32 three times for fp32's
+    accuracy, whatever products are allowed (mem_eff_attention/gemm_kernel_utils.h).
+    """
     if operator.kind not in MATRIX_KINDS or operator.dtype != "float32":
         return operator
-    tf32 = precision == "tf32" or operator.kind == "conv" or "rnn" in operator.name
+    is_allowed = precision == "tf32" and operator.kind != "attention"
+    tf32 = is_allowed or operator.kind == "conv" or "rnn" in operator.name
     pipe: Pipe = "tensor_tf32" if tf32 else "fp32"
     return operator if operator.pipe == pipe else replace(operator, pipe=pipe)

@@ -88,6 +88,15 @@ def test_a_compiler_that_plans_the_cache_runs_a_batch_in_parts():
     assert group.moved_b["DRAM"] == pytest.approx(parts * second.weight_b)
 
 
+def test_parts_of_a_batch_read_weights_however_large_the_whole_product():
+    processor = with_timing(plain_processor(family="tpu"), cache_flop_per_b=1.0)
+    large = product(2000, 2000, 2000)  # no matrix stays beside the others
+
+    group = last_group_of(pointwise(100.0, large.read_b), large, processor=processor)
+
+    assert group.moved_b["DRAM"] == pytest.approx(2 * large.weight_b)
+
+
 @pytest.mark.parametrize("sibling", ["h100_sxm", "h100_pcie", "h100_nvl"])
 def test_boards_of_one_core_reach_the_same_share_of_int8(sibling):
     """The H100s had what was estimated for the H200, twice what was measured on it."""

@@ -70,6 +70,15 @@ def test_thin_products_waste_no_rows_on_plain_units():
     assert thin == pytest.approx(0.7 / 8 / reference())
 
 
+@pytest.mark.parametrize(("plain", "waves"), [(True, 516 / 528), (False, 172 / 264)])
+def test_thin_products_split_dot_products_over_several_waves_on_plain_units(plain, waves):
+    engine = MatrixEngine(num_engines=132, tiles=((64, 64, 1.0),))
+
+    rate, _ = use(engine, 1, 64, 64 * 172, 4096, plain=plain)
+
+    assert rate == pytest.approx(waves / (16384 / (125 * 132)))
+
+
 def test_a_systolic_array_fills_and_drains_at_every_pass():
     short, _ = use(ARRAY, 1, 256, 256, 256)
     long, _ = use(ARRAY, 1, 65536, 256, 256)

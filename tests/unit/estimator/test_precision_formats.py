@@ -84,6 +84,15 @@ def test_single_precision_uses_tf32_for_convolutions_alone():
     assert [pipe_on(one, old) for one in by_default] == ["fp32", "fp32"]
 
 
+def test_fused_attention_of_fp32_is_one_kernel_whether_tf32_is_allowed_or_not():
+    attention = product(8, 8, 8, precision="fp32", kind="attention")
+
+    made = [at_precision(program(attention), one).operators[0] for one in ("fp32", "tf32")]
+
+    assert made[0] == made[1]
+    assert pipe_on(made[1], PROCESSORS["a100"]) == "fp32"
+
+
 @pytest.mark.parametrize(
     ("precision", "device"),
     [("bf16", "v100"), ("bf16", "t4"), ("tf32", "v100"), ("fp8", "a100"), ("int8", "v100")],

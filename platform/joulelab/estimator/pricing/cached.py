@@ -46,11 +46,12 @@ def served(table: WorkTable, processor: Processor) -> tuple[Array, Array]:
     outside_b = table.outside_b * (kept_b > _PARAMETER_SHARE * size_b)
     activation_b = table.read_b + table.written_b
     missed_b = (activation_b - outside_b) * missed_share(activation_b, size_b)
-    if processor.family in _IN_PARTS:
-        parts = np.ceil(activation_b / size_b)
-        missed_b = np.minimum(missed_b, np.maximum(parts - 1, 0) * weight_b)
     all_b = activation_b + table.weight_b
     again_b = np.where(all_b > size_b, _reread_b(table, processor), 0.0)
+    if processor.family in _IN_PARTS:
+        in_parts_b = np.maximum(1.0, np.ceil(activation_b / size_b)) * weight_b
+        missed_b = np.minimum(missed_b, np.maximum(in_parts_b - weight_b, 0.0))
+        again_b = np.where(table.weight_b > 0, np.minimum(again_b, in_parts_b), again_b)
     memory_b = np.maximum(missed_b + outside_b + weight_b, again_b)
     return np.maximum(all_b, memory_b), memory_b
 
