@@ -263,7 +263,8 @@ def _rows_folded(
     given: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
     rows = given.reshape(-1, given.shape[-1]) @ weight.t()
-    product = torch.ops.aten._unsafe_view(rows, (*given.shape[:-1], weight.shape[0]))  # noqa: SLF001
+    shape = (*given.shape[:-1], weight.shape[0])
+    product: torch.Tensor = torch.ops.aten._unsafe_view(rows, shape)  # noqa: SLF001
     return product if bias is None else product.add_(bias)
 
 
