@@ -31,7 +31,7 @@ class Share:
     name: str
     energy_j: float  # energy, in joules, the static power over its time on the device included
     energy_u_j: float
-    time_s: float | None  # time; None of what is not explained
+    time_s: float | None  # time; None of what is not explained, and of links, on no device
     calls: int = 0
     estimated_j: float | None = None  # what the estimator says of it; None where it says nothing
     is_supposed: bool = False  # whether most of it was not measured, but priced by its like
@@ -166,7 +166,7 @@ class PhaseAttribution(Phase):
             name=name,
             energy_j=energy_j,
             energy_u_j=energy_u_j,
-            time_s=float(weights[-1]),
+            time_s=float(weights[-1]) or None,
             calls=len(indices),
             is_supposed=sum(supposed) * 2 > len(supposed),
         )

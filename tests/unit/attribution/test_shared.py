@@ -158,3 +158,13 @@ def test_gpus_that_are_named_one_by_one_are_refused(tmp_path, capsys):
 
     assert main([*WORDS, *options, *TINY]) == 2
     assert "Leave --uuid out" in capsys.readouterr().err
+
+
+def test_the_cheap_method_takes_what_links_draw_from_the_catalogue(tmp_path):
+    found, _ = attribute_pair(tmp_path, "classes", {**PAIR_KNOBS, "model": "tiny"})
+
+    for phase in found.phases:
+        (links,) = [share for share in phase.by_component if share.name == "links awake"]
+        expected_j = 2 * GPUS[PAIR_GPU].link.awake_w * phase.time_s
+        assert links.energy_j == pytest.approx(expected_j, rel=0.3)
+        assert links.time_s is None

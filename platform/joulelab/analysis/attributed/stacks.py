@@ -10,6 +10,7 @@ from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.style import CAPPED, GRID, MUTED, in_style, note, tidy
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Phase
 from joulelab.attribution.components import COMPONENTS, component_of, layer_of
+from joulelab.tracing.program import LINKS_AWAKE
 
 # Okabe and Ito, and Tol's muted ones for more than they have.
 _COLOURS = (
@@ -44,7 +45,8 @@ def depth_figure(phase: Phase) -> Figure:
     bars: dict[str, dict[str, float]] = {layer: {} for layer in order}
     for share in shares:
         layer, component = share.name.split("\n")
-        bars[layer][component] = share.energy_j / phase.profile.work
+        if component != LINKS_AWAKE:  # as much as some layers, and of none
+            bars[layer][component] = share.energy_j / phase.profile.work
     figure, axes, prefix = _stacked(list(bars.values()))
     title = f"Energy over the depth of {phase.phase}"
     _entitle(axes, title, f"{prefix}J/{phase.unit}", "layer")
