@@ -1,8 +1,11 @@
 """What an estimate says is wasted is a part of what is spent, and shares are shares."""
 
+import numpy as np
 import pytest
 
 from joulelab import estimator
+from joulelab.estimator.pricing.power import static_w
+from joulelab.hardware.processors import PROCESSORS
 
 CASES = [("h200", "eager", 1), ("h200", "compiled", 64), ("xeon_8490h", "eager", 8)]
 
@@ -43,5 +46,8 @@ def test_all_devices_waste_together_what_each_does():
         estimator.estimate(model, device="h100", num_devices=num).phases[-1] for num in (1, 2)
     )
 
-    assert shared.waiting_j == pytest.approx(2 * alone.waiting_j, rel=0.3)
+    h100 = PROCESSORS["h100"]
+    rest_w = float(static_w(h100, np.array(h100.default_clock_mhz)))
+    links_awake = 1 + h100.link_awake_w / rest_w
+    assert shared.waiting_j == pytest.approx(2 * links_awake * alone.waiting_j, rel=0.15)
     assert shared.unit_share < alone.unit_share
