@@ -8,7 +8,8 @@ from planted_attributions import attribute
 
 from joulelab.attribution import replayer
 from joulelab.attribution.pacing import pauses_s
-from joulelab.attribution.replayed import clock_factor
+from joulelab.attribution.replayed import Replayed, clock_factor
+from joulelab.attribution.replayer import Replays
 from joulelab.hardware import GPUS
 
 KNOBS = {"model": "bloom-560m", "batch": 32, "new_tokens": 2, "precision": "fp16"}
@@ -90,3 +91,28 @@ def test_what_is_slower_the_more_rests_the_longer(found):
 @pytest.mark.parametrize("clock_mhz", [None, 1980.0])
 def test_without_a_lower_clock_there_is_no_pause(found, clock_mhz):
     assert pauses_of(found, sm_clock_mhz=clock_mhz) == {}
+
+
+def at_clock(read, clock_mhz):
+    """A reading as if it had been made at another clock."""
+    return replace(read, observed=replace(read.observed, sm_clock_mhz=clock_mhz))
+
+
+@pytest.mark.parametrize(("paced_mhz", "share"), [(2080.0, 0.8), (1980.0, 1.0), (1900.0, None)])
+def test_a_kernel_is_priced_between_the_clocks_at_which_it_was_read(found, paced_mhz, share):
+    """The program has 1980 MHz; from below it, the nearer reading is brought there by voltage."""
+    attribution, alone = found
+    name = next(iter(slowed(found)))
+    slow, paced = at_clock(alone[name], 1580.0), at_clock(attribution.paced[name], paced_mhz)
+    replays = Replays(measured={name: slow}, paced={name: paced}, pauses_s={name: 1e-4})
+    profiles = [phase.profile for phase in attribution.phases]
+    factor = partial(clock_factor, GPUS[GPU])
+
+    assert attribution.measured["prefill"].observed.sm_clock_mhz == 1980.0
+    prices = Replayed(replays, factor).prices(profiles, attribution.measured)
+
+    low_j, high_j = (one.dynamic_energy_per_unit_j for one in (slow, paced))
+    expected_j = (
+        factor(1980.0, paced_mhz) * high_j if share is None else low_j + share * (high_j - low_j)
+    )
+    assert prices.prior.prices[prices.names.index(name)] == pytest.approx(expected_j)
