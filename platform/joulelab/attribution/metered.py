@@ -114,5 +114,4 @@ def static_power(measured: Mapping[str, Measurement], u: float) -> tuple[float, 
     idle = next((each.idle for each in measured.values() if each.idle is not None), None)
     if idle is None:
         raise MeasurementError("Attribution needs idle power; measure with idle_s above 0.")
-    reading_u_w = idle.energy_u_j / idle.duration_s
-    return idle.power_w, float(np.hypot(reading_u_w, u * idle.power_w))
+    return idle.power_w, float(np.hypot(idle.power_u_w, u * idle.power_w))

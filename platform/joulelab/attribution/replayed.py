@@ -118,7 +118,7 @@ def _launch_j(read: Measurement) -> float:
 
 
 def _idle_u_w(read: Measurement) -> float:
-    return 0.0 if read.idle is None else read.idle.energy_u_j / read.idle.duration_s
+    return 0.0 if read.idle is None else read.idle.power_u_w
 
 
 def _distance(read: Measurement, clock_mhz: float | None) -> float:

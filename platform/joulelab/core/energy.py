@@ -43,3 +43,8 @@ class EnergyWindow:
     def power_w(self) -> float:
         """Mean power over the interval, in watts."""
         return self.energy_j / self.duration_s
+
+    @property
+    def power_u_w(self) -> float:
+        """Standard uncertainty of :attr:`power_w`."""
+        return self.energy_u_j / self.duration_s

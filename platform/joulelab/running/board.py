@@ -143,7 +143,7 @@ class _Board:
             yield Fact(name=name, reason=_reason(record.measurement) or "no idle window")
             return
         power_w = idle.energy_j / idle.duration_s
-        yield Fact(name=name, value=power_w, u=idle.energy_u_j / idle.duration_s)
+        yield Fact(name=name, value=power_w, u=idle.power_u_w)
 
     def leakage(self) -> Iterator[Fact]:
         """Yield by how much the power of a load grows by temperature, all else being equal."""

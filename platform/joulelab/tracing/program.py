@@ -24,10 +24,11 @@ MATRIX_KINDS: tuple[Kind, ...] = ("gemm", "conv", "attention")
 ALL_REDUCE = "all_reduce"
 """Name of the operator that sums a value over all devices and gives every one the result."""
 
-LINKS_AWAKE = "links awake"
-"""What links to other GPUs draw from one sum to the next, however little they send."""
 WAITING = "waiting"
 """Name of what a device does in such a sum until the last of the others has come to it."""
+
+LINKS_AWAKE = "links awake"
+"""Name of what links to other devices draw from one such sum to the next, whatever is sent."""
 
 Layout = Literal["plain", "strided", "channels_last", "masked"]
 """How a kernel finds its operands, where that decides which kernel it is.

@@ -241,8 +241,8 @@ def _decomposed(
     func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> object:
     """Run ``func`` as the operators that eager PyTorch runs in its place."""
-    if func is torch.ops.aten.linear.default and _folds_rows(*args):
-        return _rows_folded(*args)
+    if func is torch.ops.aten.linear.default and _folds_rows(*args, **kwargs):
+        return _rows_folded(*args, **kwargs)
     return func._op_dk(_COMPOSITE, *args, **kwargs)  # noqa: SLF001
 
 
