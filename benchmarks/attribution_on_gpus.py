@@ -40,6 +40,10 @@ _ONE: Mapping[str, tuple[str, Knobs]] = {
     "bert-large": ("bert", {"model": "bert-large", "precision": "fp16", "batch": 1}),
     "bert-large-batch-32": ("bert", {"model": "bert-large", "precision": "fp16", "batch": 32}),
     "sd-1.5": ("diffusion", {"model": "sd-1.5", "precision": "fp16"}),
+    "sd-1.5-batch-32": (
+        "diffusion",
+        {"model": "sd-1.5", "precision": "fp16", "batch": 32, "steps": 10},
+    ),
 }
 _TWO: Mapping[str, tuple[str, Knobs]] = {
     "vicuna-7b-tp2": ("llama", _VICUNA),

@@ -28,6 +28,8 @@ _MOST_COPIES = 64
 _MOST_B = 4e9
 _GRAPH_S = 0.004
 _MOST_IN_GRAPH = 400
+_OVERRUN_S = 0.001
+"""A host's timer wakes up to this late, which after launches of 4 ms would be much of the pause."""
 _RUN_S = 0.03
 """A unit of work of a measurement lasts about this long."""
 
@@ -142,9 +144,17 @@ class _Graph:
             self.graph.replay()
             if pause_s:
                 torch.cuda.synchronize()
-                sleep(self.launches * pause_s)
+                _rest(self.launches * pause_s)
         torch.cuda.synchronize()
         return self.repeats * self.launches
+
+
+def _rest(seconds: float) -> None:
+    """Let the device rest for so long, and no longer."""
+    until_s = perf_counter() + seconds
+    sleep(max(0.0, seconds - _OVERRUN_S))
+    while perf_counter() < until_s:
+        pass
 
 
 def _seconds(call: RecordedCall, operands: list[Any]) -> float:

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from joulelab.core.clock import VirtualClock
-from joulelab.sampling.spells import MOST_PAIRS, NUM_PAIRS, MeteringCost, metering_cost
+from joulelab.sampling.spells import LONGEST_S, NUM_PAIRS, SPELL_S, MeteringCost, metering_cost
 
 
 class Loop:
@@ -46,7 +46,7 @@ def test_a_scatter_that_hides_it_is_said_and_no_number():
 
 
 @pytest.mark.parametrize(("scatter", "is_known"), [(0.06, True), (0.5, False)])
-def test_spells_go_on_where_the_pace_scatters_until_they_tell_or_are_too_many(scatter, is_known):
+def test_spells_go_on_where_the_pace_scatters_until_they_tell_or_take_too_long(scatter, is_known):
     loop, random = Loop(0.01, drift=0.0), Random(0)
 
     def run():
@@ -56,5 +56,16 @@ def test_spells_go_on_where_the_pace_scatters_until_they_tell_or_are_too_many(sc
     cost = metering_cost(loop.clock, run, loop.metered)
 
     assert cost.is_known == is_known
-    assert NUM_PAIRS < len(cost.pairs) <= MOST_PAIRS
-    assert (len(cost.pairs) == MOST_PAIRS) != is_known
+    assert len(cost.pairs) > NUM_PAIRS
+    assert (loop.clock.now_s() >= LONGEST_S) != is_known
+    assert loop.clock.now_s() < LONGEST_S + 10 * SPELL_S
+
+
+def test_a_program_of_long_units_is_compared_often_enough_to_tell_its_scatter():
+    loop, random = Loop(0.0, drift=0.0), Random(0)
+
+    def run():
+        loop.clock.sleep_s(random.uniform(5.0, 15.0))
+        return 1.0
+
+    assert len(metering_cost(loop.clock, run, loop.metered).pairs) == NUM_PAIRS
