@@ -44,7 +44,8 @@ class SimulatedSource(ProfileSource):
         """
         phase = next(each for each in self._phases if each.phase == profile.phase)
         cost = one_execution(phase, self._num_devices)
-        model = PhaseModel(self._spec, cost, voltage_scale=board.voltage_scale)
+        factors = board.among_others(cost.kernels)
+        model = PhaseModel(self._spec, cost, voltage_scale=board.voltage_scale, factors=factors)
         clock_mhz, mem_clock_mhz = self._clocks(measured)
         of_kernels = iter(model.kernels_at(clock_mhz, mem_clock_mhz).dynamic_j.tolist())
         spinning_w = model.spinning_w(clock_mhz)

@@ -4,12 +4,15 @@ They show it late, averaged, scaled, stepwise and with noise.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import floor
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from joulelab.core.cost import KernelCost
 from joulelab.core.trace import PowerTrace
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.spec import SensorSpec
@@ -38,6 +41,9 @@ class Board:
     # The same of a whole spell of runs without a pause; by it, repeats of a trial scatter more than
     # its windows.
     spell_noise: float = 0.0
+    # Standard deviation of what a kernel takes above static power among others, over what it takes
+    # alone. H100s and H200s are as if it were 5 % (experiments/results/h200_attribution).
+    context: float = 0.0
 
     @classmethod
     def of(cls, seed: int, spec: GpuSpec) -> "Board":
@@ -55,6 +61,21 @@ class Board:
             run_noise=0.002,
             spell_noise=0.001,
         )
+
+    def among_others(self, kernels: Sequence[KernelCost]) -> NDArray[np.float64] | None:
+        """Return what each of a phase's kernels takes above static power, over the same alone.
+
+        ``None`` where no kernel differs: on a board without :attr:`context`, or of one alone.
+        """
+        each = [replace(kernel, count=1) for kernel in kernels]
+        if not self.context or len(set(each)) < 2:
+            return None
+        seeds = {kernel: [self.seed, crc32(repr(kernel).encode())] for kernel in set(each)}
+        factors = {
+            kernel: float(np.random.default_rng(seed).normal(1.0, self.context))
+            for kernel, seed in seeds.items()
+        }
+        return np.array([factors[kernel] for kernel in each])
 
     def switch_latency_s(self, median_s: float, target_mhz: int, num_changes: int) -> float:
         """Return how long the ``num_changes``-th clock change takes, to ``target_mhz``.

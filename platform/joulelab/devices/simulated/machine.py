@@ -165,8 +165,14 @@ class Machine:
 
         What takes less than ``until_s`` waits for others that share it.
         """
-        scale = self.board.voltage_scale
-        return PhaseModel(self.spec, phase, data=data, voltage_scale=scale, until_s=until_s)
+        return PhaseModel(
+            self.spec,
+            phase,
+            data=data,
+            voltage_scale=self.board.voltage_scale,
+            until_s=until_s,
+            factors=self.board.among_others(phase.kernels),
+        )
 
     def duration_s(self, model: PhaseModel) -> float:
         """Return the time of one execution of ``model`` at the present clocks."""

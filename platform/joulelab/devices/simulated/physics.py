@@ -6,6 +6,8 @@ and busy pipes.
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from joulelab.core.cost import Data, PhaseCost, Pipe
 from joulelab.core.device import Activity
 from joulelab.core.physics import OVERHEAD_SHARE
@@ -42,7 +44,8 @@ class PhaseModel:
     """A phase on one board, at any clock; ``None`` is a device that nobody uses.
 
     An execution that would take less than ``until_s`` waits busily in its sums for the other boards
-    that share it.
+    that share it. ``factors`` is what each kernel takes above static power over what it takes
+    alone, shape ``(n,)``; 1 by default.
 
     Raises:
         ConfigError: If a kernel needs a pipe that the GPU lacks; names those it has.
@@ -56,8 +59,10 @@ class PhaseModel:
         data: Data = "random",
         voltage_scale: float = 1.0,
         until_s: float = 0.0,
+        factors: Array | None = None,
     ) -> None:
         self._until_s = until_s
+        self._factors = factors
         self._spec = spec
         self._phase = phase
         self._toggle = 1.0 if data == "random" else spec.power.zeros_factor
@@ -95,10 +100,10 @@ class PhaseModel:
             busy_j = busy_j + self._toggle * ghz * power.pipe_w_per_ghz[pipe] * pipe_s
         on_die_j = self._toggle * power.crossbar_j_per_b * kernels.cache_b
         core_j = self._squared_voltage(clock_mhz) * (busy_j + on_die_j)
-        return KernelPoints(
-            device_s=kernels.device_s,
-            dynamic_j=core_j + power.dram_j_per_b * kernels.memory_b + kernels.link_j,
-        )
+        dynamic_j = core_j + power.dram_j_per_b * kernels.memory_b + kernels.link_j
+        if self._factors is not None:
+            dynamic_j = self._factors * dynamic_j
+        return KernelPoints(device_s=kernels.device_s, dynamic_j=dynamic_j)
 
     def spinning_w(self, clock_mhz: int) -> float:
         """Return what the board draws above :meth:`waiting_w` while it waits in a sum."""
@@ -137,11 +142,20 @@ class PhaseModel:
             link_w += self._spec.link.awake_w
         return LoadPoint(
             duration_s=times.execution_s,
-            power_w=board_w(power.constant_w, voltage2, core_w, dram_w + link_w),
+            power_w=board_w(power.constant_w, voltage2, core_w, dram_w + link_w)
+            + self._context_j(clock_mhz, mem_clock_mhz) / times.execution_s,
             memory_w=power.memory_idle_w + dram_w,
             leakage_w=power.leakage_w * voltage2,
             activity=activity,
         )
+
+    def _context_j(self, clock_mhz: int, mem_clock_mhz: int) -> float:
+        """Return what an execution takes beyond its kernels alone."""
+        if self._phase is None or self._factors is None:
+            return 0.0
+        launches = np.array([kernel.count for kernel in self._phase.kernels])
+        dynamic_j = self.kernels_at(clock_mhz, mem_clock_mhz).dynamic_j
+        return float(launches @ (dynamic_j * (1 - 1 / self._factors)))
 
     def _times(self, clock_mhz: int, mem_clock_mhz: int) -> "_Times":
         wait_s = 1.0 if self._phase is None else self._phase.wait_s
