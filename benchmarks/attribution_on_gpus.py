@@ -42,7 +42,7 @@ _ONE: Mapping[str, tuple[str, Knobs]] = {
     "sd-1.5": ("diffusion", {"model": "sd-1.5", "precision": "fp16"}),
     "sd-1.5-batch-32": (
         "diffusion",
-        {"model": "sd-1.5", "precision": "fp16", "batch": 32, "steps": 10},
+        {"model": "sd-1.5", "precision": "fp16", "batch": 32, "steps": 5},
     ),
 }
 _TWO: Mapping[str, tuple[str, Knobs]] = {
@@ -98,13 +98,18 @@ def write_replays(found: Attribution, path: Path) -> None:
     """Write what kernels take alone, and the clocks of the phases that they are part of."""
     with path.open("w") as file:
         rows = csv.writer(file)
-        rows.writerow(("name", "sm_clock_mhz", "power_w", "static_w", "time_s", "findings"))
-        paced = {f"{name}, with pauses": one for name, one in found.paced.items()}
-        for name, one in (*found.measured.items(), *found.replays.items(), *paced.items()):
+        columns = ("name", "sm_clock_mhz", "power_w", "static_w", "time_s", "pause_s", "findings")
+        rows.writerow(columns)
+        read = [(name, one, 0.0) for name, one in (found.measured | found.replays).items()]
+        paced = [
+            (f"{name}, with pauses", one, found.pauses_s[name]) for name, one in found.paced.items()
+        ]
+        for name, one, pause_s in (*read, *paced):
             idle_w = None if one.idle is None else one.idle.power_w
             why = " ".join(finding.reason for finding in one.findings)
             if means := Means.of(one):
-                rows.writerow((name, means.sm_clock_mhz, means.power_w, idle_w, means.time_s, why))
+                shown = (means.sm_clock_mhz, means.power_w, idle_w, means.time_s, pause_s)
+                rows.writerow((name, *shown, why))
 
 
 def main(settings: Settings) -> int:

@@ -201,6 +201,7 @@ class Attribution:
     replays: Mapping[str, Measurement] = field(default_factory=dict)
     # Those of them that were measured again with pauses.
     paced: Mapping[str, Measurement] = field(default_factory=dict)
+    pauses_s: Mapping[str, float] = field(default_factory=dict)  # after each of their launches
     # The same of a decode, by the tokens in the cache when it starts.
     contexts: Mapping[int, Phase] = field(default_factory=dict)
     # What metering costs the pace of the phase with most gaps; empty where kernels were replayed.

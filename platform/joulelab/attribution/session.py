@@ -135,6 +135,7 @@ class Session:
             provenance=first.provenance,
             replays=replays.measured,
             paced=replays.paced,
+            pauses_s=replays.pauses_s,
             metering=metering,
             seconds=self._device.clock.now_s() - started_s,
             notes=tuple(notes),
