@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from joulelab.guard import daemon, process
+from joulelab.errors import ConfigError
+from joulelab.guard import daemon, process, server
+from joulelab.guard.settings import GuardSettings
 
 FREE, GROWING_S = 5, [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
@@ -33,15 +35,34 @@ def test_a_guard_that_keeps_dying_soon_is_started_after_pauses_that_grow(
 
 
 def test_a_watchdog_that_keeps_dying_soon_is_given_up_after_twenty_more(settings, monkeypatch):
-    server = SimpleNamespace(watchdog_pid=None, watch=lambda *_: None, unwatch=lambda _: None)
+    guard = SimpleNamespace(watchdog_pid=None, watch=lambda *_: None, unwatch=lambda _: None)
     revived = []
     monkeypatch.setattr(process.WatchdogWatch, "_revive", lambda watch: revived.append(watch))
 
-    watch = process.WatchdogWatch(server, settings, os.getppid())
-    for _ in range(30):
+    watch = process.WatchdogWatch(guard, settings, os.getppid())
+    for _ in range(20):
         watch._note_death()
+    watch.tend()  # the last one could not be started, say
+    assert len(revived) == 20 + 1
 
-    assert len(revived) == 20
+    watch._note_death()
+    watch.tend()
+    assert len(revived) == 20 + 1
+
+
+@pytest.mark.parametrize(("due_s", "slept_s"), [(100.5, 0.5), (99.0, 0.0), (200.0, 5.0)])
+def test_on_the_way_out_restoring_is_tried_when_it_is_due_until_the_end(
+    monkeypatch, due_s, slept_s
+):
+    slept, pending = [], ["a device"]
+    clock = SimpleNamespace(monotonic=lambda: 100.0, sleep=slept.append)
+    monkeypatch.setattr(server, "time", clock)
+    lending = SimpleNamespace(due_s=due_s, retry=pending.clear)
+
+    server.GuardServer.retry_until(SimpleNamespace(pending=pending, _lending=lending), 105.0)
+
+    assert pending == []
+    assert slept == [pytest.approx(slept_s)]
 
 
 def test_a_parent_is_waited_for_as_a_child_is_and_nobody_else():
@@ -51,3 +72,12 @@ def test_a_parent_is_waited_for_as_a_child_is_and_nobody_else():
         child.communicate(b"\n")
 
     assert not daemon._is_kin(child.pid)
+
+
+@pytest.mark.parametrize("name", ["max_ttl_s", "idle_exit_s"])
+def test_a_guard_may_be_short_lived_but_not_without_any_time(tmp_path, name):
+    times_s = {"max_ttl_s": 60.0, name: 0.5}
+    assert getattr(GuardSettings(socket_path=tmp_path / "s", **times_s), name) == 0.5
+
+    with pytest.raises(ConfigError, match=f"{name} must be positive"):
+        GuardSettings(socket_path=tmp_path / "s", **times_s | {name: 0.0})

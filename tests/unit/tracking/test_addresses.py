@@ -74,6 +74,13 @@ def test_what_can_be_no_tracking_store_is_refused_before_anything_is_measured(ur
         usable_uri(uri)
 
 
+def test_a_port_is_a_number_from_one_up():
+    assert usable_uri("http://host:1") == "http://host:1"
+
+    with pytest.raises(ConfigError, match="must be the address"):
+        usable_uri("http://host:0")
+
+
 def test_a_database_without_a_place_for_files_is_refused_without_its_password():
     """MLflow would put them below the folder that a study was started in."""
     with pytest.raises(ConfigError, match="no place for files") as refused:
