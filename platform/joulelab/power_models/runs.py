@@ -1,4 +1,9 @@
-"""Runs: what applications drew and took on GPUs at several clocks, checked."""
+"""Runs: what applications drew and took on GPUs at several clocks, checked.
+
+A power limit acts through the clock: a run that it held is one at a lower clock than was asked for.
+Where that was not read, it follows from what the application draws at other clocks, and is
+otherwise as usual.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,19 @@
-"""What PyTorch runs on a GPU in place of what a program says, or of what it runs on a CPU."""
+"""What PyTorch runs on a GPU in place of modules of attention, and as several kernels.
+
+``MultiheadAttention`` and ``TransformerEncoderLayer`` hand themselves over whole in inference,
+unless they are compiled. On a GPU the first becomes a product for queries, keys and values, fused
+attention, and a product (``native_multi_head_attention_cuda``, aten/src/ATen/native/transformers/
+cuda/attention.cu); with a mask or weights, products and a softmax. The second adds norms and a
+network of two products around it (``transformer_encoder_layer_forward``, .../transformer.cpp).
+
+Where it runs one kernel on a CPU, it may run several: it calls cuDNN without the bias of a
+convolution and adds it by a kernel of its own (``cudnn_convolution``,
+aten/src/ATen/native/Convolution.cpp), and copies a strided sequence before it convolves it. It
+rolls along one axis after the other (``roll_common``,
+aten/src/ATen/native/TensorTransformations.h), normalises over layers only what is contiguous, which
+it copies first (``layer_norm_cuda``), and looks for rows without any score after a softmax that is
+to be safe (``_safe_softmax``).
+"""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
