@@ -58,3 +58,14 @@ def test_spells_go_on_where_the_pace_scatters_until_they_tell_or_are_too_many(sc
     assert cost.is_known == is_known
     assert NUM_PAIRS < len(cost.pairs) <= MOST_PAIRS
     assert (len(cost.pairs) == MOST_PAIRS) != is_known
+
+
+def test_a_program_of_even_pace_takes_the_same_time_per_unit_in_every_spell():
+    """Calls of 10 ms do two units of work each."""
+    loop = Loop(slowdown=0.1, drift=0.0)
+
+    cost = metering_cost(loop.clock, loop.run, loop.metered)
+
+    for metered_s, bare_s in cost.pairs:
+        assert metered_s == pytest.approx(0.0055)
+        assert bare_s == pytest.approx(0.005)
