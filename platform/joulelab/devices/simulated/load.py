@@ -206,15 +206,19 @@ def _gap_s(spec: GpuSpec, phase: PhaseCost) -> float:
     return EAGER_GAP_S if in_graphs and not phase.num_graphs else 0.0
 
 
+_MOST_KNOWN = 64
 _KNOWN: dict[int, tuple[GpuSpec, Processor]] = {}
 """By the identity of a GPU, which has no hash and stays here, so that no other one takes it."""
 
 
 def calibrated_gpu(spec: GpuSpec) -> Processor:
     """Return the GPU with what its data file has in ``[calibrated]``, put together once."""
-    if id(spec) not in _KNOWN:  # a simulated GPU asks at every phase that it plays
-        _KNOWN[id(spec)] = spec, calibrated(processor_of(spec))
-    return _KNOWN[id(spec)][1]
+    known = _KNOWN.get(id(spec))  # a simulated GPU asks at every phase that it plays
+    if known is None:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        known = _KNOWN[id(spec)] = spec, calibrated(processor_of(spec))
+    return known[1]
 
 
 def _processor(spec: GpuSpec, phase: PhaseCost) -> Processor:
