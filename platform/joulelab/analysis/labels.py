@@ -127,7 +127,7 @@ def _is_within(places: Places, box: Box, margin: float = 0.0) -> NDArray[np.bool
     left, bottom, right, top = box
     x, y = places.T
     across = (left - margin <= x) & (x <= right + margin)
-    return across & (bottom - margin <= y) & (y <= top + margin)
+    return np.asarray(across & (bottom - margin <= y) & (y <= top + margin))
 
 
 def _mistaken(dot: Place, offset: Place, box: Box, named: Sequence[Place]) -> float:
