@@ -26,12 +26,11 @@ from joulelab.csv_table import read_csv_table
 from joulelab.hardware import GPUS
 from joulelab.power_models.calibration import SECOND_POINT
 from joulelab.power_models.decision import measured_sweep, regret
-from joulelab.power_models.held_clocks import usual_held_mhz
 from joulelab.power_models.members.stacked import StackedModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import Profile, queries_of, sweep
 from joulelab.power_models.readers import runs_of_rows
-from joulelab.power_models.runs import NEAR_CAP, Array, Runs
+from joulelab.power_models.runs import NEAR_CAP, Array, Runs, usual_held_mhz
 from joulelab.power_models.validation import WARM
 
 _ROOT = Path(__file__).parents[1]

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 from search_surface import PRECISIONS, SPEC, Surface, simulated
 
-from joulelab.core.pareto import non_dominated
+from joulelab.core.comparison import non_dominated
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.base import Outcome
 from joulelab.searching.evidence import Kept, Problem

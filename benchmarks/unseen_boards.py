@@ -23,12 +23,11 @@ from smoothing import smoothed_regret
 
 from joulelab.power_models.calibration import SECOND_POINT
 from joulelab.power_models.decision import Sweep, measured_sweep
-from joulelab.power_models.held_clocks import Pair
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.stacked import StackedModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import queries_of
-from joulelab.power_models.runs import Array, Flags, Runs
+from joulelab.power_models.runs import Array, Flags, Pair, Runs
 from joulelab.power_models.validation import WARM
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -9,6 +9,7 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 
+import psutil
 from waiting import until
 
 from joulelab.core.clock import MonotonicClock
@@ -228,3 +229,20 @@ def borrower(client, address, ttl_s=30.0, *extra):
 
 def is_locked(gpu):
     return gpu.read("locked_sm_mhz") is not None
+
+
+def is_gone(pid):
+    """Whether the process has ended and no process of ours still has to wait for it.
+
+    An orphan may wait a second for init to look after it.
+    """
+    try:
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return False
+        parent = process.parent()
+        return parent is None or not (
+            parent.pid == os.getpid() or parent.name().startswith("joulelab")
+        )
+    except psutil.NoSuchProcess:
+        return True

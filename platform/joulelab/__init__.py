@@ -101,7 +101,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"joulelab.{_HOMES[name]}"), name)
     except ImportError as error:
-        from joulelab.extras import missing_extra
+        from joulelab.errors import missing_extra
 
         if (missing := missing_extra(error)) is None:
             raise

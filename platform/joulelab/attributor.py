@@ -9,8 +9,7 @@ from joulelab.attribution.attribution import Attribution, Share
 from joulelab.attribution.session import Asked
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.point import OperatingPoint
-from joulelab.errors import ConfigError
-from joulelab.extras import ANALYSIS, require
+from joulelab.errors import ANALYSIS, ConfigError, require
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.lab import Lab
 from joulelab.study.worker import WorkerSettings

@@ -13,10 +13,9 @@ from functools import partial
 from typing import Any, Self
 
 from joulelab.core.configuration import Configuration
-from joulelab.core.energy import EnergyWindow
+from joulelab.core.energy import EnergyWindow, more_windows
 from joulelab.core.measurement import Finding, InvalidReason
 from joulelab.core.point import OperatingPoint
-from joulelab.core.precision import more_windows
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record, Session, Verdict, record_of
 from joulelab.core.trial import Trial

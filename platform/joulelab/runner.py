@@ -15,8 +15,7 @@ from joulelab.core.plan import (
 )
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trial import Trial
-from joulelab.errors import ConfigError
-from joulelab.extras import ANALYSIS, require
+from joulelab.errors import ANALYSIS, ConfigError, require
 from joulelab.objectives import without_quality
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.gpu import StudyGpu, by_product, study_clocks_mhz

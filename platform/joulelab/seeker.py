@@ -5,8 +5,7 @@ from typing import Any
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.quality import Direction
-from joulelab.errors import ConfigError
-from joulelab.extras import ANALYSIS, require
+from joulelab.errors import ANALYSIS, ConfigError, require
 from joulelab.objectives import OBJECTIVES, Objective
 from joulelab.runner import Costs, asked_of
 from joulelab.searching.constraints import Constraint

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from joulelab.extras import _EXTRAS, missing_extra
+from joulelab.errors import _EXTRAS, missing_extra
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -56,7 +56,7 @@ ALLOWED = {
 }
 # joulelab's layers, lowest first: a module imports its own layer or lower ones.
 LAYERS = [
-    ["errors", "extras", "registry", "csv_table"],
+    ["errors", "registry", "csv_table"],
     ["core"],
     ["hardware"],
     ["tracing"],

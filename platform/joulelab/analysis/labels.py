@@ -7,6 +7,7 @@ from math import hypot
 
 import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
 from joulelab.analysis.style import Place, note
 
@@ -20,9 +21,11 @@ _CROWD = 10.0
 """How bad a place may be for a name that can go: it and its line touch a few dots at most."""
 
 _NEAR_PT = 4.0
-"""A line that passes a dot by less seems to go to it."""
+"""A line that passes a dot by less seems to go to it, and a name that is nearer to cover it."""
 
 Box = tuple[float, float, float, float]
+Places = NDArray[np.float64]
+"""Shape ``(n, 2)``, in points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ def write_labels(
     The axes' limits are set already; dots are in data. Other names were ``written`` there before.
     """
     point = 72 / axes.figure.dpi
-    places = [_at(axes, x, y, point) for x, y in dots]
+    places = point * axes.transData.transform(np.reshape(dots, (-1, 2)))
     bounds = tuple(point * edge for edge in axes.bbox.extents)
     taken = list(written)
     named = [_at(axes, label.x, label.y, point) for label in labels]
@@ -109,21 +112,22 @@ def _box(x: float, y: float, width: float, offset: Place) -> Box:
     return left, bottom, left + width, bottom + _LINE_PT
 
 
-def _across(dot: Place, offset: Place, taken: Sequence[Box], others: Sequence[Place]) -> float:
+def _across(dot: Place, offset: Place, taken: Sequence[Box], others: Places) -> float:
     """Return how bad it is that the line from a dot to its name crosses names and other dots."""
     if max(map(abs, offset)) <= _OFFSETS_PT[0]:
         return 0.0
-    line = [(dot[0] + k / 8 * offset[0], dot[1] + k / 8 * offset[1]) for k in range(1, 8)]
-    crossed = sum(
-        any(left <= x <= right and bottom <= y <= top for x, y in line)
-        for left, bottom, right, top in taken
-    )
-    upon = sum(
-        hypot(at[0] - dot[0], at[1] - dot[1]) > _NEAR_PT
-        and any(hypot(x - at[0], y - at[1]) < _NEAR_PT for x, y in line)
-        for at in others
-    )
-    return _UPON / 2 * crossed + 2 * upon
+    line = np.array(dot) + np.outer(np.arange(1, 8) / 8, offset)
+    crossed = sum(_is_within(line, box).any() for box in taken)
+    nearest = np.hypot(*(line[:, None] - others).T).min(axis=1)
+    upon = np.sum((np.hypot(*(others - dot).T) > _NEAR_PT) & (nearest < _NEAR_PT))
+    return float(_UPON / 2 * crossed + 2 * upon)
+
+
+def _is_within(places: Places, box: Box, margin: float = 0.0) -> NDArray[np.bool_]:
+    left, bottom, right, top = box
+    x, y = places.T
+    across = (left - margin <= x) & (x <= right + margin)
+    return np.asarray(across & (bottom - margin <= y) & (y <= top + margin))
 
 
 def _mistaken(dot: Place, offset: Place, box: Box, named: Sequence[Place]) -> float:
@@ -142,22 +146,19 @@ def _distance(box: Box, dot: Place) -> float:
 def _badness(
     offset: Place,
     box: Box,
-    dots: Sequence[Place],
+    dots: Places,
     taken: Sequence[Box],
     bounds: tuple[float, ...],
 ) -> float:
     """Return how much a place covers, and how far off it is."""
     left, bottom, right, top = box
     outside = left < bounds[0] or bottom < bounds[1] or right > bounds[2] or top > bounds[3]
-    margin = 4.0
-    covered = sum(
-        left - margin < x < right + margin and bottom - margin < y < top + margin for x, y in dots
-    )
+    covered = _is_within(dots, box, margin=_NEAR_PT).sum()
     crossed = sum(
         left < other[2] and other[0] < right and bottom < other[3] and other[1] < top
         for other in taken
     )
-    return _UPON * (outside + crossed) + 2 * covered + max(map(abs, offset)) / 20
+    return float(_UPON * (outside + crossed) + 2 * covered + max(map(abs, offset)) / 20)
 
 
 def joined(axes: Axes, places: Sequence[Place]) -> list[Place]:

@@ -5,8 +5,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
+from joulelab.core.energy import LEVEL, relative_half_width
 from joulelab.core.measurement import Measurement
-from joulelab.core.precision import LEVEL, relative_half_width
 from joulelab.core.record import Record
 from joulelab.tracking.vocabulary import metrics, params, tags
 

@@ -10,8 +10,8 @@ from joulelab.analysis.compared import Counts, Exclusion, drifts_of, exclusion
 from joulelab.analysis.search_wording import configuration_name, sentence
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceIdentity
-from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
+from joulelab.core.steadiness import Drift
 from joulelab.hardware.catalogue import spec_of_boards
 from joulelab.objectives import Objective
 from joulelab.searching.answer import Answer, answer

@@ -21,8 +21,8 @@ from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.style import save_figure, save_png_and_svg, themed_svg
 from joulelab.analysis.table import Frame
 from joulelab.analysis.wording import NOT_HARDWARE, board_words
-from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
+from joulelab.core.steadiness import Drift
 from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer, StudyHeader

@@ -10,8 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from joulelab.errors import INTERRUPTED, JouleLabError, UserCodeError, one_line, printable
-from joulelab.extras import missing_extra
+from joulelab.errors import (
+    INTERRUPTED,
+    JouleLabError,
+    UserCodeError,
+    missing_extra,
+    one_line,
+    printable,
+)
 
 BAD_REQUEST = 2
 UNREAD = 141

@@ -20,8 +20,7 @@ from urllib.request import urlopen
 import tyro
 
 from joulelab.core.bounds import DAY_S, check_positive, check_range
-from joulelab.errors import ConfigError, JouleLabError, one_line
-from joulelab.extras import ANALYSIS, require
+from joulelab.errors import ANALYSIS, ConfigError, JouleLabError, one_line, require
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.store import DEFAULT_RESULTS
 from joulelab.tracking.study import STATE

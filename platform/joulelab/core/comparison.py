@@ -17,9 +17,11 @@ from functools import cache
 from math import floor, inf, isinf, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from joulelab.core.additive import AdditiveFit, Array
 from joulelab.core.statistics import student_quantile
+from joulelab.errors import ConfigError
 
 _NODES = 48
 _MAX_CORRELATION = 0.9  # beyond it the integrand is too steep for the nodes
@@ -149,3 +151,28 @@ def _estimated_sd(dof: float) -> tuple[Array, Array]:
         return np.ones(1), np.ones(1)
     x, weight = np.polynomial.legendre.leggauss(_NODES)
     return np.sqrt(chdtri(dof, (1 + x) / 2) / dof), weight / 2
+
+
+def non_dominated(costs: NDArray[np.float64], resolution: float = 0.0) -> NDArray[np.bool_]:
+    """Return which points are on the Pareto front.
+
+    A point is dominated if another one costs no more in everything and less in something.
+    Equal points do not dominate each other.
+
+    Args:
+        costs: Lower is better; shape ``(n, d)``, finite.
+        resolution: Share by which positive costs must differ to count as different.
+
+    Returns:
+        Shape ``(n,)``.
+
+    Raises:
+        ConfigError: If ``costs`` has another shape or is not finite.
+    """
+    if costs.ndim != 2 or not np.isfinite(costs).all():
+        raise ConfigError(f"costs must be finite, of shape (n, d), got shape {costs.shape}.")
+    raised = costs * (1 + resolution)
+    no_more = (costs[:, None, :] <= raised[None, :, :]).all(axis=2)
+    less = (raised[:, None, :] < costs[None, :, :]).any(axis=2)
+    dominated: NDArray[np.bool_] = np.any(no_more & less, axis=0)
+    return np.logical_not(dominated)

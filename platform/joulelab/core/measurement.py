@@ -8,9 +8,9 @@ from typing import Literal, get_args
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import Activity, DeviceIdentity
 from joulelab.core.energy import EnergyWindow
+from joulelab.core.point import Receipt
 from joulelab.core.procedure import Pace
 from joulelab.core.quality import Quality
-from joulelab.core.receipt import Receipt
 from joulelab.core.statistics import mean_u
 from joulelab.errors import ConfigError, MeasurementError
 

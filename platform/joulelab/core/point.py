@@ -1,6 +1,7 @@
-"""The knobs of a GPU that an experiment may turn."""
+"""The knobs of a GPU that an experiment may turn, and what was in force once they were."""
 
 from dataclasses import dataclass, fields
+from typing import Literal
 
 from joulelab.core.bounds import MOST_MHZ, MOST_W
 from joulelab.errors import ConfigError
@@ -50,3 +51,26 @@ class OperatingPoint:
             "" if self.power_limit_w is None else f"{self.power_limit_w:g}W",
         ]
         return "-".join(part for part in parts if part) or "default"
+
+
+SetBy = Literal["guard", "process", "nobody"]
+"""The clock guard, the measuring process itself, or nobody: it was only looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What was found on the device after ``requested`` was put in force."""
+
+    uuid: str  # the device
+    requested: OperatingPoint  # what was asked for; a knob that is None is at the driver's default
+    # What was in force before, and will be again; None for a knob at its default or one that the
+    # driver does not tell.
+    prior: OperatingPoint
+    held: OperatingPoint | None  # what the driver says is set; None where it does not tell
+    sm_clock_mhz: int  # SM clock at that instant; an idle GPU may run below its lock
+    mem_clock_mhz: int | None  # memory clock at that instant; None where it cannot be read
+    power_limit_w: float | None  # power limit in force, in watts; None if unreadable
+    set_by: SetBy  # who brought it there
+    # Whether it is certain that no clock is locked but those requested: the driver says so, or all
+    # locks were undone just before.
+    locks_known: bool

@@ -3,13 +3,12 @@
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
-from joulelab.core.course import Course
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Board, Finding, Measurement, Observed, Provenance
+from joulelab.core.point import Receipt
 from joulelab.core.procedure import Pace
-from joulelab.core.receipt import Receipt
-from joulelab.core.trace import PowerTrace
+from joulelab.core.trace import Course, PowerTrace
 from joulelab.core.trial import Trial
 
 

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
-from joulelab.core.point import OperatingPoint
-from joulelab.core.receipt import Receipt, SetBy
+from joulelab.core.point import OperatingPoint, Receipt, SetBy
 from joulelab.core.settings import same_limit, wrong_settings
 from joulelab.devices.base import Device
 from joulelab.errors import DeviceError, ForeignSettingError, JouleLabError

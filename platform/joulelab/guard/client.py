@@ -10,8 +10,7 @@ from typing import Any, Self
 
 from joulelab.core.codec import decoded
 from joulelab.core.device import DeviceAddress
-from joulelab.core.point import OperatingPoint
-from joulelab.core.receipt import Receipt
+from joulelab.core.point import OperatingPoint, Receipt
 from joulelab.devices.choice import with_store
 from joulelab.errors import GuardError, JouleLabError
 from joulelab.guard.connection import Link

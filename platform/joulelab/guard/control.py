@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 from joulelab.core.device import DeviceAddress
-from joulelab.core.point import OperatingPoint
-from joulelab.core.receipt import Receipt
+from joulelab.core.point import OperatingPoint, Receipt
 from joulelab.devices.base import Device
 from joulelab.devices.choice import with_store
 from joulelab.devices.control import prior_point, require_own_limit, take_receipt

@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import fields, replace
 
 from joulelab.core.device import DeviceAddress
-from joulelab.core.point import OperatingPoint
-from joulelab.core.receipt import Receipt
+from joulelab.core.point import OperatingPoint, Receipt
 from joulelab.devices.base import Device
 from joulelab.devices.control import (
     amend,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from joulelab.core.device import DeviceAddress
-from joulelab.core.point import OperatingPoint
-from joulelab.core.receipt import Receipt
+from joulelab.core.point import OperatingPoint, Receipt
 from joulelab.errors import DeviceError, GuardError, JouleLabError
 from joulelab.guard import audit
 from joulelab.guard.connection import Connection

@@ -14,10 +14,9 @@ from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration, Interval
 from joulelab.power_models.correction import Corrections
 from joulelab.power_models.decision import FixedClock
 from joulelab.power_models.features import TrainingDomain
-from joulelab.power_models.held_clocks import Pair
 from joulelab.power_models.queries import Profile, Queries, Target, queries_of, scale
 from joulelab.power_models.readers import data_hash
-from joulelab.power_models.runs import Array, Index, Names, Runs
+from joulelab.power_models.runs import Array, Index, Names, Pair, Runs
 from joulelab.power_models.state import State, StoredModel, merged
 
 Outside = Literal["widen", "refuse"]

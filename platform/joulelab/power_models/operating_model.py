@@ -13,9 +13,8 @@ from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import Interval
 from joulelab.power_models.decision import FixedClock, Sweep
-from joulelab.power_models.held_clocks import Pair, held_without_clock, usual_held_mhz
 from joulelab.power_models.queries import Profile, Queries, queries_of, sweep
-from joulelab.power_models.runs import Array, Names, Runs
+from joulelab.power_models.runs import Array, Names, Pair, Runs, held_without_clock, usual_held_mhz
 from joulelab.power_models.state import read_state
 
 Quantity = Literal["power_w", "time_s", "energy_j", "edp_js", "ed2p_js2"]

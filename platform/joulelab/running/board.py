@@ -22,8 +22,7 @@ from joulelab.devices.base import Device
 from joulelab.errors import JouleLabError
 from joulelab.hardware.board_facts import SCHEMA, BoardFacts, ClockPoint, Fact
 from joulelab.provenance import collect_provenance
-from joulelab.running.ridge import RIDGE, ridge_of
-from joulelab.running.step_response import measure_lags
+from joulelab.running.step_response import RIDGE, measure_lags, ridge_of
 from joulelab.sampling.calibration import calibrate
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import choices_of

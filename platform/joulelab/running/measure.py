@@ -8,8 +8,7 @@ from pathlib import Path
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.measurement import Provenance
-from joulelab.core.point import OperatingPoint
-from joulelab.core.receipt import Receipt
+from joulelab.core.point import OperatingPoint, Receipt
 from joulelab.devices.base import Device
 from joulelab.devices.choice import find_visible, open_in_real_time
 from joulelab.errors import JouleLabError

@@ -17,8 +17,8 @@ from joulelab.errors import (
     DeviceNotFoundError,
     JouleLabError,
     MeasurementError,
+    missing_extra,
 )
-from joulelab.extras import missing_extra
 from joulelab.sampling.cuda_device import descends, uses
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload

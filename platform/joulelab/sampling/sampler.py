@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
-from joulelab.core.course import SlowLook
 from joulelab.core.device import Activity, DeviceState, Look
-from joulelab.core.trace import PowerTrace
+from joulelab.core.trace import PowerTrace, SlowLook
 from joulelab.devices.base import ActivityProbe, Device
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.sampling.background import Background

@@ -6,14 +6,13 @@ from statistics import fmean
 
 import numpy as np
 
-from joulelab.core.course import Course
 from joulelab.core.device import Activity, Capabilities
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, Observed
 from joulelab.core.point import OperatingPoint
 from joulelab.core.record import Verdict
 from joulelab.core.settings import setting_findings
-from joulelab.core.trace import PowerTrace
+from joulelab.core.trace import Course, PowerTrace
 from joulelab.core.validity import (
     agreement_findings,
     conduct_findings,

@@ -15,8 +15,7 @@ from joulelab.analysis.search_wording import score_words, sentence
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.analysis.wording import sentence as sweep_sentence
 from joulelab.core.measurement import Measurement
-from joulelab.errors import ConfigError, MeasurementError
-from joulelab.extras import ANALYSIS, require
+from joulelab.errors import ANALYSIS, ConfigError, MeasurementError, require
 from joulelab.registry import unknown_name
 from joulelab.searching.scores import Scores
 from joulelab.study.ledger import StudySummary

@@ -19,8 +19,7 @@ from torch import _VF
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 
-from joulelab.tracing.fast_paths import FAST_PATHS
-from joulelab.tracing.several_kernels import SEVERAL_KERNELS
+from joulelab.tracing.fast_paths import FAST_PATHS, SEVERAL_KERNELS
 
 
 @contextmanager
@@ -42,7 +41,7 @@ def unfused_on_gpu(
 ) -> Callable[..., object] | None:
     """Return what a GPU runs instead of ``func`` if that is fused on a CPU alone.
 
-    What takes several kernels is in :mod:`joulelab.tracing.several_kernels`. Of attention, on GPUs
+    What takes several kernels is in :mod:`joulelab.tracing.fast_paths`. Of attention, on GPUs
     PyTorch's fused kernels take half precision; single precision only where each query head has
     keys of its own; and no double precision.
     """

@@ -14,8 +14,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from joulelab.errors import ConfigError, TrackingError
-from joulelab.extras import require
+from joulelab.errors import ConfigError, TrackingError, require
 from joulelab.tracking.addresses import database_path, discreet
 
 PATIENCE_S = 3.0

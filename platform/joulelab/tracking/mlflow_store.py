@@ -19,8 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from joulelab.errors import ConfigError, TrackingError
-from joulelab.extras import require
+from joulelab.errors import ConfigError, TrackingError, require
 from joulelab.tracking.addresses import connectable, database_path, discreet
 from joulelab.tracking.durable import check_folder
 from joulelab.tracking.mlflow_database import (

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.core.course import COURSES, Course
-from joulelab.core.trace import PowerTrace
+from joulelab.core.trace import COURSES, Course, PowerTrace
 from joulelab.errors import TrackingError
 
 Array = NDArray[np.float64]

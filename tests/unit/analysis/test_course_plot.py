@@ -9,9 +9,9 @@ from joulelab.analysis.conclude import conclude_sweep
 from joulelab.analysis.course_plot import TrialCourse, course_figure, courses_figure
 from joulelab.analysis.study_report import REPORT
 from joulelab.analysis.style import svg_of
-from joulelab.core.course import Course, SlowLook
 from joulelab.core.device import Activity, DeviceState, Look
 from joulelab.core.record import Record
+from joulelab.core.trace import Course, SlowLook
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.traces import read_series
 

@@ -3,7 +3,7 @@ from math import exp, log, sqrt
 import numpy as np
 import pytest
 
-from joulelab.core.drift import fit_drift
+from joulelab.core.steadiness import fit_drift
 
 TIMES_S = [0.0, 600.0, 1200.0, 1800.0, 3600.0]
 

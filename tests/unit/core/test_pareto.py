@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from joulelab.core.pareto import non_dominated
+from joulelab.core.comparison import non_dominated
 from joulelab.errors import ConfigError
 
 costs = st.integers(1, 12).flatmap(

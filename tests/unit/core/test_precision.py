@@ -1,7 +1,6 @@
 import pytest
 
-from joulelab.core.energy import EnergyWindow
-from joulelab.core.precision import more_windows, relative_half_width
+from joulelab.core.energy import EnergyWindow, more_windows, relative_half_width
 
 
 def windows_of(*energies_j, u_j=0.01):

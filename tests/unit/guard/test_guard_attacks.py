@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from guard_fakes import borrower, is_locked, status_of
+from guard_fakes import borrower, is_gone, is_locked, status_of
 from waiting import until
 
 from joulelab.core.device import DeviceAddress
@@ -274,6 +274,15 @@ def test_roots_guard_follows_no_link(tmp_path):
         require_own_store(str(tmp_path / "link"), 0)
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="it is root who looks at the folders above")
+def test_roots_guard_writes_below_no_folder_that_others_may_change(tmp_path):
+    (tmp_path / "driver").mkdir()
+    tmp_path.chmod(0o777)
+
+    with pytest.raises(GuardError, match="where others cannot write"):
+        require_own_store(str(tmp_path / "driver"), 0)
+
+
 @pytest.mark.parametrize("store", [None, "", "relative", "/nowhere/at/all"])
 def test_a_store_is_a_path_that_exists(store):
     with pytest.raises(GuardError, match="absolute path that exists"):
@@ -344,6 +353,8 @@ def test_an_idle_guard_of_another_version_makes_room_for_ours(daemon, monkeypatc
 
     assert start._ended_idle_one(daemon.socket_path)
 
+    assert is_gone(before.pid), "whoever starts the next one must not meet this one's lock"
+    assert is_gone(before.watchdog_pid)
     monkeypatch.undo()
     ensure_guard(daemon.socket_path)
     assert daemon.status().pid != before.pid

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import psutil
 import pytest
-from guard_fakes import borrower, is_locked, status_of
+from guard_fakes import borrower, is_gone, is_locked, status_of
 from waiting import until
 
 from joulelab.core.point import OperatingPoint
@@ -23,23 +23,6 @@ from joulelab.guard.start import ensure_guard
 POINT = OperatingPoint(sm_clock_mhz=1095, power_limit_w=350.0)
 LEASE_S = 600.0
 """For which nothing here waits."""
-
-
-def is_gone(pid):
-    """Whether the process has ended and no process of ours still has to wait for it.
-
-    An orphan may wait a second for init to look after it.
-    """
-    try:
-        process = psutil.Process(pid)
-        if process.status() != psutil.STATUS_ZOMBIE:
-            return False
-        parent = process.parent()
-        return parent is None or not (
-            parent.pid == os.getpid() or parent.name().startswith("joulelab")
-        )
-    except psutil.NoSuchProcess:
-        return True
 
 
 def daemons(socket_path):

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from joulelab.devices.simulated.load import calibrated_gpu
 from joulelab.hardware import GPUS
-from joulelab.hardware.calibrated_gpu import calibrated_gpu
 from joulelab.hardware.processors import processor_of
 from joulelab.hardware.scalars import calibrated
 

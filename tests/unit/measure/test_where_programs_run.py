@@ -54,6 +54,18 @@ def test_the_process_that_comes_with_the_first_call_is_the_programs(tmp_path):
     assert 4711 in host.own_pids
 
 
+@pytest.mark.parametrize(("listed", "own"), [([4711], {4711}), ([4711, 4712], set())])
+def test_who_was_on_the_gpu_alone_before_a_program_that_uses_it_is_the_program(
+    tmp_path, monkeypatch, listed, own
+):
+    """In a container the driver lists it under another number than it knows itself by."""
+    monkeypatch.setattr("joulelab.sampling.host.uses", lambda uuid: True)
+
+    host = prepared(Real(typical(tmp_path), pids=listed), lambda: None)
+
+    assert host.own_pids & set(listed) == own
+
+
 def test_a_process_that_was_there_before_is_not_taken_for_the_programs(tmp_path):
     device = Real(typical(tmp_path), pids=[4711])
 

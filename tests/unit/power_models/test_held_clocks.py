@@ -10,11 +10,11 @@ from synthetic_runs import law, runs_by_law
 
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
-from joulelab.power_models.held_clocks import held_without_clock, usual_held_mhz
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.operating_model import OperatingModel, load_operating_model
 from joulelab.power_models.queries import profile_of, queries_of
 from joulelab.power_models.readers import read_csv, runs_of_rows
+from joulelab.power_models.runs import held_without_clock, usual_held_mhz
 
 V100 = GPUS["v100_pcie"]
 LIMIT_W, TOP_MHZ = float(V100.default_power_limit_w), float(V100.default_clock_mhz)

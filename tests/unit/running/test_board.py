@@ -16,8 +16,7 @@ from joulelab.hardware import GPUS
 from joulelab.hardware.board_facts import BoardFacts, ClockPoint, Fact, board_text, read_board_facts
 from joulelab.hardware.processors import find_host
 from joulelab.running.board import measure_board
-from joulelab.running.ridge import ridge_of
-from joulelab.running.step_response import lag_of
+from joulelab.running.step_response import lag_of, ridge_of
 
 SPEC = GPUS["a100_sxm"]
 IDENTITY = DeviceIdentity(uuid="U", name="N", backend="nvml", driver_version="570")

@@ -9,7 +9,8 @@ from fake_gpu import IDLE_W, LOAD_W, FakeGpu
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
-from joulelab.sampling.boards import Boards, summed
+from joulelab.core.trace import PowerTrace
+from joulelab.sampling.boards import Boards, _trace, summed
 from joulelab.sampling.readiness import WarmUp, warm_up
 from joulelab.sampling.window_loop import WindowLoop
 
@@ -88,3 +89,14 @@ def test_what_was_seen_of_boards_is_added_or_the_worst_of_them():
 
     assert observed.power_limit_w == first.state.power_limit_w + 500.0
     assert observed.temperature_stop_c == 61.0
+
+
+def test_the_power_of_all_boards_is_known_from_the_last_to_begin_to_the_first_to_end():
+    first = PowerTrace(t_s=np.arange(5.0), power_w=np.full(5, 100.0))
+    second = PowerTrace(t_s=np.arange(1.0, 4.0), power_w=np.array([10.0, 20.0, 30.0]))
+
+    both = _trace([first, second])
+
+    assert both.t_s.tolist() == [1.0, 2.0, 3.0]
+    assert both.power_w.tolist() == [110.0, 120.0, 130.0]
+    assert _trace([first, None]) is None

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from fake_gpu import IDLE_W, FakeGpu
 
+from joulelab.core.ticks import CounterPolls
 from joulelab.core.trace import PowerTrace
 from joulelab.errors import DeviceUnsupportedError, MeasurementError
 from joulelab.sampling.calibration import (
+    _jitter_s,
     calibrate,
     measure_latencies,
     measure_observer_effect,
@@ -175,3 +177,15 @@ def test_calibration_of_a_whole_device_has_every_part():
     assert calibration.samples.period_s == pytest.approx(0.02)
     assert calibration.observer.quiet_power_w == pytest.approx(IDLE_W, rel=0.02)
     assert calibration.latencies
+
+
+def test_ticks_that_come_on_time_have_no_jitter_wherever_they_begin():
+    """Ten ticks of 0.1 s, the first at a quarter of one, each read just before and just after."""
+    tick_s = 0.025 + 0.1 * np.arange(10)
+    at_s = np.sort(np.concatenate([tick_s - 1e-5, tick_s + 1e-5]))
+    polls = CounterPolls(before_s=at_s, after_s=at_s, energy_j=np.arange(1.0, 21.0) // 2)
+
+    jitter_s, resolution_s = _jitter_s(polls, 0.1)
+
+    assert jitter_s == pytest.approx(0.0, abs=1e-6)
+    assert resolution_s == pytest.approx(2e-5 / sqrt(12))

@@ -43,6 +43,14 @@ def test_workloads_that_differ_in_inputs_run_one_network(host):
     assert host.run("decode") == 4
 
 
+def test_it_knows_what_it_made_last(host):
+    first = host.make(Configuration.of("llama", TINY))
+    second = host.make(Configuration.of("llama", TINY | {"batch": 2}))
+
+    assert first is not second
+    assert host.hosted is second
+
+
 def test_another_precision_is_another_network(host):
     assert network(host, precision="bf16") is not network(host)
 

@@ -49,3 +49,12 @@ def test_a_bracket_in_which_two_ticks_may_lie_has_no_number():
 
     assert lattice.number_of(Bracket(0.2, 0.21)) == 2
     assert lattice.number_of(Bracket(0.2, 0.31)) is None
+
+
+@pytest.mark.parametrize("at_s", [0.0, 0.1, 0.2, 0.9, 1.0, 2.5, 7.3])
+def test_the_first_tick_after_an_instant_has_none_before_it_that_may_come_after(at_s):
+    lattice = TickLattice(Bracket(0.0, 0.01), Bracket(0.1, 0.11))
+
+    number = lattice.first_after(at_s)
+
+    assert lattice.window(number).latest_s > at_s >= lattice.window(number - 1).latest_s

@@ -150,6 +150,10 @@ def test_a_sampler_over_its_budget_slows_down_and_tells_twice_at_most(caplog):
     assert log.cpu_share > 0
     assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING]
     assert "looked at every 0.4 s" in caplog.text
+    for record in caplog.records:
+        took, granted, _ = record.args
+        assert granted == pytest.approx(1e-7)
+        assert granted < took < 100, "in percent of a core"
 
 
 def test_what_the_driver_is_slow_to_tell_is_asked_less_often_by_a_sampler_over_its_budget():

@@ -69,3 +69,14 @@ def test_a_program_of_long_units_is_compared_often_enough_to_tell_its_scatter():
         return 1.0
 
     assert len(metering_cost(loop.clock, run, loop.metered).pairs) == NUM_PAIRS
+
+
+def test_a_program_of_even_pace_takes_the_same_time_per_unit_in_every_spell():
+    """Calls of 10 ms do two units of work each."""
+    loop = Loop(slowdown=0.1, drift=0.0)
+
+    cost = metering_cost(loop.clock, loop.run, loop.metered)
+
+    for metered_s, bare_s in cost.pairs:
+        assert metered_s == pytest.approx(0.0055)
+        assert bare_s == pytest.approx(0.005)

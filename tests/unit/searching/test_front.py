@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from joulelab.core.pareto import non_dominated
+from joulelab.core.comparison import non_dominated
 from joulelab.searching.strategies.front_guided import expected_growth, front_places
 
 NOTHING = np.zeros((0, 3))

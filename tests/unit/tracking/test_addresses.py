@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -73,6 +74,13 @@ def test_what_can_be_no_tracking_store_is_refused_before_anything_is_measured(ur
         usable_uri(uri)
 
 
+def test_a_port_is_a_number_from_one_up():
+    assert usable_uri("http://host:1") == "http://host:1"
+
+    with pytest.raises(ConfigError, match="must be the address"):
+        usable_uri("http://host:0")
+
+
 def test_a_database_without_a_place_for_files_is_refused_without_its_password():
     """MLflow would put them below the folder that a study was started in."""
     with pytest.raises(ConfigError, match="no place for files") as refused:
@@ -92,6 +100,20 @@ def test_mlflow_gets_the_address_of_a_database_with_a_driver_and_an_end_of_its_p
     assert query.pop("options") == "-c statement_timeout=30s"
     assert query == {"connect_timeout": "5", "sslmode": "require"}
     assert mlflow_uri("http://host:5000") == "http://host:5000"
+
+
+@pytest.mark.parametrize(("port", "asked"), [("", 5432), (":6000", 6000)])
+def test_a_database_is_asked_at_its_own_port_or_at_that_of_postgresql(monkeypatch, port, asked):
+    places = []
+
+    def connect(place, patience_s):
+        places.append(place)
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    check_reachable(f"postgresql://ann@db.site{port}/mlflow?artifacts=/files")
+
+    assert places == [("db.site", asked)]
 
 
 def test_a_database_that_is_down_is_named_within_the_patience_that_is_left():

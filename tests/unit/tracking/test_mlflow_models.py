@@ -20,7 +20,7 @@ from joulelab.power_models.serving import frame_of_queries
 from joulelab.power_models.validation import Validated, validate
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.mlflow_models import load_registered, register_model, split_metrics
-from joulelab.tracking.mlflow_registry import check_ours
+from joulelab.tracking.mlflow_registry import check_ours, signature_of
 
 # MLflow 3.17 asks SQLAlchemy 2.1 and pandas 3.1 for things that are on their way out.
 pytestmark = [
@@ -226,3 +226,15 @@ def test_metrics_have_names_that_a_store_takes():
 
     assert found["gpu.anchors2.baseline.best_fixed_clock.regret.edp.worst"] == 0.1
     assert all(re.fullmatch(r"[\w.]+", name) for name in found)
+
+
+def test_a_signature_requires_all_columns_but_the_optional_ones():
+    signature = signature_of(
+        texts=("name",), numbers=("clock",), optional=("limit",), answers=("power",), params={}
+    )
+
+    assert {each.name: each.required for each in signature.inputs} == {
+        "name": True,
+        "clock": True,
+        "limit": False,
+    }

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from synthetic_results import header, measurement, record
 
-from joulelab.core.course import Course, SlowLook
 from joulelab.core.device import Activity, DeviceState, Look
+from joulelab.core.trace import Course, SlowLook
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.store import ResultStore, study_folders
 from joulelab.tracking.study import Answer, flat_settings

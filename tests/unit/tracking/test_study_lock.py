@@ -86,6 +86,17 @@ def test_the_holder_may_take_its_study_again(tmp_path):
     assert take(tmp_path).returncode == 0
 
 
+def test_everybody_may_read_who_has_a_study_and_nobody_else_write_it(tmp_path):
+    before = os.umask(0)
+    try:
+        with StudyLock(tmp_path):
+            modes = [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()]
+    finally:
+        os.umask(before)
+
+    assert modes == [0o644]
+
+
 def test_a_folder_with_results_stays(tmp_path):
     with StudyLock(tmp_path / "study"):
         (tmp_path / "study" / "study.json").write_text("{}")

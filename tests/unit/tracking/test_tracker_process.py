@@ -2,7 +2,9 @@
 
 import os
 import signal
+from concurrent.futures import Future
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from synthetic_results import header, measurement
@@ -12,6 +14,7 @@ from joulelab.core.record import Record
 from joulelab.errors import TrackingError
 from joulelab.tracking import tracker_process
 from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.delivery import DeliveryReport
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.tracker_process import TrackerLink, TrackerProcess
 
@@ -75,6 +78,23 @@ def test_a_tracker_that_dies_always_leaves_everything_to_sync_and_says_so(
 
     assert report.num_left == 3
     assert report.error == "The tracker's process failed: It ended with exit code -9."
+
+
+def test_the_last_delivery_is_given_time_for_every_measurement(store):
+    calls = []
+
+    def answer(name, *arguments):
+        calls.append((name, *arguments))
+        report = DeliveryReport(target="", num_delivered=3, num_left=0, error=None)
+        answered = Future()
+        answered.set_result(report if name == "close" else None)
+        return answered
+
+    link = TrackerLink(store, "http://server", SimpleNamespace(call=answer))
+    link.send(made())
+    link.finish()
+
+    assert calls[-1] == ("close", 60.0 + 3 * 1.0)
 
 
 def test_a_clerk_that_cannot_begin_says_why(store):

@@ -4,7 +4,7 @@ import pytest
 from synthetic_results import energy_j, measurement, time_s
 
 from joulelab.core.device import Activity
-from joulelab.core.measurement import Finding, Observed
+from joulelab.core.measurement import Board, Finding, Observed
 from joulelab.tracking.vocabulary import DERIVED, metrics, params, tags
 
 THROTTLED = Finding(reason="throttled", detail="The power cap held for 40 % of the time.")
@@ -66,3 +66,15 @@ def test_tags_say_where_it_ran_and_whether_to_believe_it():
     assert listed["invalid_reasons"] == "throttled"
     assert listed["provenance.git_sha"] == "0123456789ab"
     assert "device.vbios_version" not in listed
+
+
+def test_what_each_of_several_boards_used_of_a_unit_is_listed_unless_it_is_not_known():
+    one = measurement(clock_mhz=1000)
+    known = Board(
+        device=one.device, windows=one.windows, idle=None, observed=one.observed, findings=()
+    )
+
+    listed = metrics(replace(one, boards=(known, replace(known, findings=(THROTTLED,)))))
+
+    assert listed["gpu0.energy_per_unit_j"] == pytest.approx(energy_j(1000))
+    assert "gpu1.energy_per_unit_j" not in listed

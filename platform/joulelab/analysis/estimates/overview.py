@@ -15,7 +15,7 @@ from joulelab.analysis.estimates import wording
 from joulelab.analysis.estimates.detail import bar, component_legend, stacked_bar
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import fitting, numbers, quiet_table, words
-from joulelab.core.pareto import non_dominated
+from joulelab.core.comparison import non_dominated
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import COMPONENTS, Estimate, PhaseEstimate
 from joulelab.estimator.question import Cell

@@ -33,9 +33,9 @@ from joulelab.estimator.pricing.roofline import (
 )
 from joulelab.estimator.pricing.table import kind_name, tabulate
 from joulelab.hardware import GpuSpec
-from joulelab.hardware.calibrated_gpu import calibrated_gpu
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.scalars import SECTION
+from joulelab.hardware.processors import processor_of
+from joulelab.hardware.scalars import SECTION, calibrated
 from joulelab.tracing.fusion import unfused
 from joulelab.tracing.precision import dtype_on
 from joulelab.tracing.program import ALL_REDUCE, Kind, MatrixShape, Operator, Program
@@ -204,6 +204,21 @@ def _gap_s(spec: GpuSpec, phase: PhaseCost) -> float:
     """Return the gap of a queue, where overheads were measured in graphs and lack it."""
     in_graphs = f"{SECTION}.timing.kernel_overhead_s" in spec.figures
     return EAGER_GAP_S if in_graphs and not phase.num_graphs else 0.0
+
+
+_MOST_KNOWN = 64
+_KNOWN: dict[int, tuple[GpuSpec, Processor]] = {}
+"""By the identity of a GPU, which has no hash and stays here, so that no other one takes it."""
+
+
+def calibrated_gpu(spec: GpuSpec) -> Processor:
+    """Return the GPU with what its data file has in ``[calibrated]``, put together once."""
+    known = _KNOWN.get(id(spec))  # a simulated GPU asks at every phase that it plays
+    if known is None:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        known = _KNOWN[id(spec)] = spec, calibrated(processor_of(spec))
+    return known[1]
 
 
 def _processor(spec: GpuSpec, phase: PhaseCost) -> Processor:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from joulelab.core.cost import Pipe
 from joulelab.core.physics import STEP_S
-from joulelab.estimator.pricing.cached import missed_share
 from joulelab.estimator.pricing.kernel_class import (
     FIRST_CONVOLUTION,
     LAYER_NORM,
@@ -25,6 +24,7 @@ from joulelab.estimator.pricing.kernel_class import (
     is_aligned,
     reduced_elements,
 )
+from joulelab.estimator.pricing.occupancy import missed_share
 from joulelab.estimator.pricing.table import WorkTable, kind_name
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.precision import element_b, pipe_on

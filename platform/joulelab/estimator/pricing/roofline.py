@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import roofline_s, starvation
 from joulelab.errors import ConfigError
-from joulelab.estimator.pricing.cached import served
 from joulelab.estimator.pricing.kernel_class import FIRST_CONVOLUTION, WIDE_GROUPS
 from joulelab.estimator.pricing.kernel_rates import (
     efficiency,
@@ -24,7 +23,7 @@ from joulelab.estimator.pricing.kernel_rates import (
     strips_used,
     waits_s,
 )
-from joulelab.estimator.pricing.occupancy import utilisation
+from joulelab.estimator.pricing.occupancy import served, utilisation
 from joulelab.estimator.pricing.table import Shapes, WorkTable
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.program import MATRIX_KINDS
