@@ -25,7 +25,12 @@ from joulelab.objectives import EDP
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration
 from joulelab.power_models.correction import Correction, Corrections
-from joulelab.power_models.decision import CHOSEN_BY, FixedClock, best_fixed_ratios
+from joulelab.power_models.decision import (
+    CHOSEN_BY,
+    FixedClock,
+    best_fixed_ratios,
+    ridge_mhz,
+)
 from joulelab.power_models.held_clocks import Pair
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.regressions import MeanModel
@@ -43,12 +48,14 @@ _LEAST_WIDENING = 2.0
 _FEW_KINDS = 1.5
 """Wider still: of kinds left out, with all their sources, up to 39 % of powers were missed."""
 _EQUAL = np.full((len(LEFT_OUT_AT), len(MEMBERS)), 1.0 / len(MEMBERS))
-_BY_LAW = np.where(np.arange(len(LEFT_OUT_AT))[:, None] < 2, np.eye(len(MEMBERS))[0], _EQUAL)
-"""Weights on kinds of GPU that were not trained on, which boards that are left out move: the mean
-curve and trees have seen nothing of them, while `physics` has their catalogue entry. With equal
-ones, powers of five kinds left out were 14.7 % off after one point, with these 12.9 %. After
-two points levels are known, and no member is better than the others by more than luck.
+_UNSEEN = np.array([0.75, 0.25, 0.0])
+"""Weights on kinds of GPU that were not trained on, until two points are known: `physics` has their
+catalogue entry, while trees have seen nothing of them, and boards that are left out tell little
+of others. Of 1, 0.75, 0.6 and 0.5 for `physics` and the rest for the mean curve, 0.75 is best for
+powers of five kinds left out but the A40. After two points levels are known, and no member is
+better than the others by more than luck.
 """
+_HELD, _RIDGE = ", where its power limit is likely to have held it", ", above which voltage rises"
 _HELD_SPREAD = 0.2
 """Nine of ten logs of clocks at which a limit held runs are within so much of the usual one, on an
 H100 and an H200."""
@@ -84,7 +91,9 @@ class StackedModel(PowerModel):
     learned_arrays: ClassVar[tuple[str, ...]] = (
         # Elsewhere on boards of kinds that were trained on, and of others, in this order.
         *("weights", "weights_elsewhere", "widening"),
-        "fixed_ratios",  # by CHOSEN_BY; empty where no model of time was fitted beside
+        # By CHOSEN_BY, of clocks of profiles, and of where the voltage rises if that is known
+        # of a GPU; empty where no model of time was fitted beside.
+        "fixed_ratios",
     )
 
     @override
@@ -101,7 +110,9 @@ class StackedModel(PowerModel):
     def weigh(self, left_out: LeftOut | None, elsewhere: LeftOut | None) -> None:
         """Take the weights that err least for applications and for boards that were left out."""
         self._weights = _weighed(left_out)
-        self._weights_elsewhere = np.array([_weighed(elsewhere), _weighed(elsewhere, _BY_LAW)])
+        same_kind = _weighed(elsewhere)
+        other_kinds = [_UNSEEN, _UNSEEN, same_kind[2]]
+        self._weights_elsewhere = np.array([same_kind, other_kinds])
         known = np.maximum(_tails(self._weights, self.left_out), _LEAST_ERROR)
         there = np.array([_tails(w, self.left_out_elsewhere) for w in self._weights_elsewhere])
         self._widening = _FEW_KINDS * np.maximum(there / known, _LEAST_WIDENING)
@@ -110,8 +121,7 @@ class StackedModel(PowerModel):
     def fitted_beside(self, time: PowerModel) -> None:
         if not isinstance(time, StackedModel):
             return
-        best = best_fixed_ratios(*self.table, time.table[1])
-        self._fixed_ratios = np.array([best[objective] for objective in CHOSEN_BY])
+        self._fixed_ratios = _fixed_ratios(*self.table, time.table[1])
         if self.left_out is None or time.left_out is None:
             return
         elsewhere = None
@@ -123,13 +133,20 @@ class StackedModel(PowerModel):
 
     @override
     def fixed_clock(self, profile: Profile, objective: str) -> FixedClock | None:
-        """Return the table's on a board of another kind, unless two points there are known."""
+        """Return the table's on a board of another kind, unless two points there are known.
+
+        It is a share of the clock above which the voltage rises, if that was measured: from there
+        on each clock costs more, wherever the default is.
+        """
         is_known = not self._is_other_kind(profile)
         if is_known or self._anchors_of(profile) > 1 or not len(self._fixed_ratios):
             return None
-        ratio = float(self._fixed_ratios[CHOSEN_BY.index(objective)])
+        number, of_mhz = CHOSEN_BY.index(objective), ridge_mhz(profile.spec)
+        if len(self._fixed_ratios) > 1 and np.isfinite(of_mhz):
+            return FixedClock(ratio=self._fixed_ratios[1, number], of_mhz=of_mhz, of=_RIDGE)
         of_mhz = self.held_mhz.get(profile.pair, profile.clock_mhz)
-        return FixedClock(ratio=ratio, of_mhz=of_mhz)
+        of = _HELD if of_mhz < profile.clock_mhz else ""
+        return FixedClock(ratio=self._fixed_ratios[0, number], of_mhz=of_mhz, of=of)
 
     @override
     def answer(self, queries: Queries) -> Array:
@@ -165,10 +182,7 @@ class StackedModel(PowerModel):
 
     @override
     def _half_width(self, queries: Queries, level: float) -> Array:
-        """Return half widths, wider on other boards by as much as errors for those are larger.
-
-        And by what is not known of the clock of a run that a limit held.
-        """
+        """Return half widths, wider on other boards and where the clock of a run is not known."""
         trained_on = self.members[0].domain.gpus
         wider, unsure = np.ones(len(queries.profiles)), np.zeros(len(queries.profiles))
         for number, profile in enumerate(queries.profiles):
@@ -235,16 +249,26 @@ def _left_out(
     )
 
 
-def _weighed(left_out: LeftOut | None, expected: Array = _EQUAL) -> Array:
+def _fixed_ratios(queries: Queries, power_w: Array, time_s: Array) -> Array:
+    """Return the best ratios of the clocks of profiles, and of those above which voltages rise."""
+    found = [best_fixed_ratios(queries, power_w, time_s)]
+    ridges_mhz = queries.of_profiles([ridge_mhz(profile.spec) for profile in queries.profiles])
+    known = np.isfinite(ridges_mhz)
+    if known.any():
+        asked, units_mhz = queries.select(known), ridges_mhz[known]
+        found.append(best_fixed_ratios(asked, power_w[known], time_s[known], units_mhz))
+    return np.array([[each[name] for name in CHOSEN_BY] for each in found])
+
+
+def _weighed(left_out: LeftOut | None) -> Array:
     """Return the weights of members after each set of anchors, none negative, of sum 1.
 
     They have the least sum over groups of the root mean square of what their mean leaves of the
-    errors; those ``expected`` count for some groups more. Shape (anchor sets, members).
+    errors; equal ones count for some groups more. Shape (anchor sets, members).
     """
     if left_out is None:
-        return expected.copy()
-    each = zip(left_out.errors.transpose(1, 0, 2), expected, strict=True)
-    return np.array([_least(errors, left_out.group, first) for errors, first in each])
+        return _EQUAL.copy()
+    return np.array([_least(errors, left_out.group) for errors in left_out.errors.swapaxes(0, 1)])
 
 
 def _tails(weights: Array, left_out: LeftOut | None) -> Array:
@@ -256,8 +280,9 @@ def _tails(weights: Array, left_out: LeftOut | None) -> Array:
     return np.array([np.quantile(each, _TAIL) if len(each) else 0.0 for each in known])
 
 
-def _least(errors: Array, groups: Names, expected: Array) -> Array:
-    num_members, weights = len(errors), expected
+def _least(errors: Array, groups: Names) -> Array:
+    num_members = len(errors)
+    weights = equal = np.full(num_members, 1.0 / num_members)
     known = ~np.isnan(errors).any(axis=0)
     if not known.any():  # all clocks that were measured are anchors
         return weights
@@ -269,7 +294,7 @@ def _least(errors: Array, groups: Names, expected: Array) -> Array:
         tamed = rows / np.sqrt(left)[which, None]
         size = np.sqrt(_DOUBT * np.mean(left))
         system = np.vstack([tamed, size * np.eye(num_members), one])
-        aim = np.concatenate([np.zeros(len(rows)), size * expected, one[0, :1]])
+        aim = np.concatenate([np.zeros(len(rows)), size * equal, one[0, :1]])
         weights = nnls(system, aim)[0]
         weights = weights / weights.sum()
     return np.asarray(weights)
