@@ -3,8 +3,9 @@
 Usage: python benchmarks/recommended_model.py [--data FOLDER] [--only WORD ...]
 
 A row is a table of ../shared/data that was held out: every application of a table in turn, or a
-whole source or board of others. Each held-out application is measured once, at the default clock,
-or there and at 0.6 of it; what was measured is not scored. Regret is the EDP at the chosen clock
+whole source or board of others; or that of a Turing board in public/, which is in no fit. Each
+held-out application is measured once, at the default clock, or there and at 0.6 of it; what was
+measured is not scored. Regret is the EDP at the chosen clock
 over that at the best measured point, which is best by luck as well, for all alike; smoothed, over
 that of the best of the sweep without its scatter. In the last column are the paired differences of
 regrets over applications, the recommended model less the other, with 95 % intervals (bootstrap).
@@ -29,10 +30,12 @@ from joulelab.power_models.decision import Sweep, best_fixed_ratios, measured_sw
 from joulelab.power_models.members.stacked import StackedModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import Queries, queries_of
+from joulelab.power_models.readers import read_csv
 from joulelab.power_models.runs import Array, Flags, Runs
 from joulelab.power_models.validation import WARM
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
+_TURING = Path(__file__).parent / "public" / "quadro_rtx_8000.csv"
 _CONSOLE = Console(width=140)
 _ANCHORS = (WARM, (1.0, SECOND_POINT))
 _QUADRATIC = (1.0, 0.8, 0.6)
@@ -89,7 +92,13 @@ def main(folder: Path, only: Sequence[str]) -> None:
 def _cases(hpc: Runs, llm: Runs, inference: Runs) -> Iterator[HeldOut]:
     on_a100 = llm.gpu == "A100-SXM4-80GB"
     stages, a40 = llm.select(on_a100), llm.select(~on_a100)
-    for name, runs in (("HPC, each application", hpc), ("LLM stages A100, each", stages)):
+    turing = read_csv(_TURING)
+    each_of = {
+        "HPC, each application": hpc,
+        "LLM stages A100, each": stages,
+        "Turing, each": turing,
+    }
+    for name, runs in each_of.items():
         for _, application in runs.pairs:
             mine = runs.application == application
             yield HeldOut(name=name, trained=runs.select(~mine), tested=runs.select(mine))
@@ -97,6 +106,9 @@ def _cases(hpc: Runs, llm: Runs, inference: Runs) -> Iterator[HeldOut]:
     yield HeldOut(name="LLM stages A100, from HPC", trained=hpc, tested=stages)
     yield HeldOut(name="A40, from both A100", trained=joined(hpc, stages), tested=a40)
     yield HeldOut(name="AI inference, from all others", trained=joined(hpc, llm), tested=inference)
+    yield HeldOut(
+        name="Turing, from all others", trained=joined(hpc, llm, inference), tested=turing
+    )
 
 
 def _score(

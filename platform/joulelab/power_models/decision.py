@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from joulelab.errors import ConfigError, MeasurementError
+from joulelab.hardware.spec import GpuSpec
 from joulelab.objectives import without_quality
 from joulelab.power_models.calibration import Interval
 from joulelab.power_models.queries import Queries
@@ -107,12 +108,16 @@ def measured_sweep(runs: Runs) -> Sweep:
     return Sweep(sm_clock_mhz=runs.sm_clock_mhz, power_w=runs.power_w, time_s=runs.time_s)
 
 
-def best_fixed_ratios(queries: Queries, power_w: Array, time_s: Array) -> dict[str, float]:
+def best_fixed_ratios(
+    queries: Queries, power_w: Array, time_s: Array, unit_mhz: Array | None = None
+) -> dict[str, float]:
     """Return the one clock ratio with the least mean regret over profiles, by objective.
 
-    Power and time are what was measured at the queries, shapes ``(n,)``.
+    Power and time are what was measured at the queries, and ``unit_mhz`` is what the clock of each
+    is taken over, shapes ``(n,)``; ``None`` takes the clocks of the profiles.
     """
-    ratio = np.round(queries.clock_ratio, 4)
+    ratio = queries.clock_ratio if unit_mhz is None else queries.sm_clock_mhz / unit_mhz
+    ratio = np.round(ratio, 4)
     sweeps = [
         Sweep(sm_clock_mhz=ratio[rows], power_w=power_w[rows], time_s=time_s[rows])
         for _, rows in queries.by_profile()
@@ -120,15 +125,19 @@ def best_fixed_ratios(queries: Queries, power_w: Array, time_s: Array) -> dict[s
     return {objective: best_fixed_clock_mhz(sweeps, objective) for objective in CHOSEN_BY}
 
 
+def ridge_mhz(spec: GpuSpec) -> float:
+    """Return the clock above which the voltage rises; not a number where it is an estimate."""
+    is_known = spec.figures["voltage.ridge_mhz"].status in "SF"
+    return spec.voltage.ridge_mhz if is_known else np.nan
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedClock:
-    """A share of a clock that is to be trusted more than any predicted best.
-
-    ``of_mhz`` is the clock of the measured run, or that at which a power limit held it.
-    """
+    """A share of a clock that is to be trusted more than any predicted best."""
 
     ratio: float
     of_mhz: float
+    of: str  # which clock that is, for messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

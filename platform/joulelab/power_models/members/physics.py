@@ -207,19 +207,21 @@ class PhysicsModel(PowerModel):
     def shown(self, queries: Queries, values: Array) -> tuple[Array, Array]:
         """Return the parameters that readings show of each profile, and the scatter of these.
 
-        The scatter is 0 where a profile was read once: that is met.
+        The scatter is 0 where readings are met: one alone, and those on kinds of GPU that were not
+        trained on, where guesses are too far off for readings to seem to scatter.
         """
         parameters, scatter = self._guess(queries), np.zeros(len(queries.profiles))
         counts = np.bincount(queries.profile, minlength=len(scatter))
-        moved, again = np.zeros(parameters.shape), counts[queries.profile] > 1
+        weighed = (counts > 1) & [p.board in self.domain.boards for p in queries.profiles]
+        moved, again = np.zeros(parameters.shape), weighed[queries.profile]
         if not again.all():
             moved = met(self._readings(queries.select(~again), values[~again]))
         if again.any():
             free_level = self.target == "time_s"
             read = self._readings(queries.select(again), values[again], free_level=free_level)
             fit = fitted_to(read, self._scatters)
-            moved = np.where(counts[:, None] > 1, fit.moved, moved)
-            scatter = np.where(counts > 1, fit.scatter, 0.0)
+            moved = np.where(weighed[:, None], fit.moved, moved)
+            scatter = np.where(weighed, fit.scatter, 0.0)
         return parameters + moved * self._doubt, scatter
 
     def _departures(self, queries: Queries, values: Array) -> Array:
@@ -295,5 +297,4 @@ class PhysicsModel(PowerModel):
         )
 
     def _shape(self, gpu: str, board: str) -> PowerShape:
-        moved = self.moved.get(gpu, self.moved[""])
-        return PowerShape.of(shape_by_catalogue(GPUS[board]) + moved)
+        return PowerShape.of(shape_by_catalogue(GPUS[board]) + self.moved.get(gpu, self.moved[""]))

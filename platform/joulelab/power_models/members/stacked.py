@@ -25,7 +25,12 @@ from joulelab.objectives import EDP
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration
 from joulelab.power_models.correction import Correction, Corrections
-from joulelab.power_models.decision import CHOSEN_BY, FixedClock, best_fixed_ratios
+from joulelab.power_models.decision import (
+    CHOSEN_BY,
+    FixedClock,
+    best_fixed_ratios,
+    ridge_mhz,
+)
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.regressions import MeanModel
 from joulelab.power_models.members.tabular import RandomForestModel
@@ -48,6 +53,7 @@ curve and trees have seen nothing of them, while `physics` has their catalogue e
 ones, powers of five kinds left out were 14.7 % off after one point, with these 12.9 %. After
 two points levels are known, and no member is better than the others by more than luck.
 """
+_HELD, _RIDGE = ", where its power limit is likely to have held it", ", above which voltage rises"
 _HELD_SPREAD = 0.2
 """Nine of ten logs of clocks at which a limit held runs are within so much of the usual one, on an
 H100 and an H200."""
@@ -83,7 +89,9 @@ class StackedModel(PowerModel):
     learned_arrays: ClassVar[tuple[str, ...]] = (
         # Elsewhere on boards of kinds that were trained on, and of others, in this order.
         *("weights", "weights_elsewhere", "widening"),
-        "fixed_ratios",  # by CHOSEN_BY; empty where no model of time was fitted beside
+        # By CHOSEN_BY, of clocks of profiles, and of where the voltage rises if that is known
+        # of a GPU; empty where no model of time was fitted beside.
+        "fixed_ratios",
     )
 
     @override
@@ -109,8 +117,7 @@ class StackedModel(PowerModel):
     def fitted_beside(self, time: PowerModel) -> None:
         if not isinstance(time, StackedModel):
             return
-        best = best_fixed_ratios(*self.table, time.table[1])
-        self._fixed_ratios = np.array([best[objective] for objective in CHOSEN_BY])
+        self._fixed_ratios = _fixed_ratios(*self.table, time.table[1])
         if self.left_out is None or time.left_out is None:
             return
         elsewhere = None
@@ -122,13 +129,20 @@ class StackedModel(PowerModel):
 
     @override
     def fixed_clock(self, profile: Profile, objective: str) -> FixedClock | None:
-        """Return the table's on a board of another kind, unless two points there are known."""
+        """Return the table's on a board of another kind, unless two points there are known.
+
+        It is a share of the clock above which the voltage rises, if that was measured: from there
+        on each clock costs more, wherever the default is.
+        """
         is_known = not self._is_other_kind(profile)
         if is_known or self._anchors_of(profile) > 1 or not len(self._fixed_ratios):
             return None
-        ratio = float(self._fixed_ratios[CHOSEN_BY.index(objective)])
+        number, of_mhz = CHOSEN_BY.index(objective), ridge_mhz(profile.spec)
+        if len(self._fixed_ratios) > 1 and np.isfinite(of_mhz):
+            return FixedClock(ratio=self._fixed_ratios[1, number], of_mhz=of_mhz, of=_RIDGE)
         of_mhz = self.held_mhz.get(profile.pair, profile.clock_mhz)
-        return FixedClock(ratio=ratio, of_mhz=of_mhz)
+        of = _HELD if of_mhz < profile.clock_mhz else ""
+        return FixedClock(ratio=self._fixed_ratios[0, number], of_mhz=of_mhz, of=of)
 
     @override
     def answer(self, queries: Queries) -> Array:
@@ -164,10 +178,7 @@ class StackedModel(PowerModel):
 
     @override
     def _half_width(self, queries: Queries, level: float) -> Array:
-        """Return half widths, wider on other boards by as much as errors for those are larger.
-
-        And by what is not known of the clock of a run that a limit held.
-        """
+        """Return half widths, wider on other boards and where the clock of a run is not known."""
         trained_on = self.members[0].domain.gpus
         wider, unsure = np.ones(len(queries.profiles)), np.zeros(len(queries.profiles))
         for number, profile in enumerate(queries.profiles):
@@ -234,6 +245,17 @@ def _left_out(
     )
 
 
+def _fixed_ratios(queries: Queries, power_w: Array, time_s: Array) -> Array:
+    """Return the best ratios of the clocks of profiles, and of those above which voltages rise."""
+    found = [best_fixed_ratios(queries, power_w, time_s)]
+    ridges_mhz = queries.of_profiles([ridge_mhz(profile.spec) for profile in queries.profiles])
+    known = np.isfinite(ridges_mhz)
+    if known.any():
+        asked, units_mhz = queries.select(known), ridges_mhz[known]
+        found.append(best_fixed_ratios(asked, power_w[known], time_s[known], units_mhz))
+    return np.array([[each[name] for name in CHOSEN_BY] for each in found])
+
+
 def _weighed(left_out: LeftOut | None, expected: Array = _EQUAL) -> Array:
     """Return the weights of members after each set of anchors, none negative, of sum 1.
 
@@ -242,7 +264,7 @@ def _weighed(left_out: LeftOut | None, expected: Array = _EQUAL) -> Array:
     """
     if left_out is None:
         return expected.copy()
-    each = zip(left_out.errors.transpose(1, 0, 2), expected, strict=True)
+    each = zip(left_out.errors.swapaxes(0, 1), expected, strict=True)
     return np.array([_least(errors, left_out.group, first) for errors, first in each])
 
 
