@@ -60,6 +60,7 @@ class EnergyCounter:
             energy_u_j=float(np.hypot(start.u_j, stop.u_j)),
             source="counter",
             work=work,
+            start_u_j=start.u_j,
         )
 
     def spans(self, start_s: float, stop_s: float) -> bool:

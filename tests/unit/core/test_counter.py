@@ -1,9 +1,12 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from joulelab.core.counter import EnergyCounter
+from joulelab.core.energy import total_u_j
 from joulelab.core.ticks import CounterPolls
 from joulelab.errors import ConfigError, TraceCoverageError
 
@@ -57,6 +60,17 @@ def test_energy_adds_up_over_adjoining_windows(edges, power_w):
 
     parts = counter.window(first_s, middle_s).energy_j + counter.window(middle_s, last_s).energy_j
     assert parts == pytest.approx(whole, abs=1e-6)
+
+
+def test_adjoining_windows_are_together_as_sure_as_one_window():
+    counter = counter_of(lambda t_s: 300 * t_s + 5 * np.sin(7 * t_s))
+    edges_s = [1.02, 1.33, 1.61, 1.94, 2.27]
+    parts = [counter.window(*edges) for edges in pairwise(edges_s)]
+
+    whole = counter.window(edges_s[0], edges_s[-1])
+
+    assert total_u_j(parts) == pytest.approx(whole.energy_u_j, rel=0.25)
+    assert np.hypot.reduce([part.energy_u_j for part in parts]) > 1.5 * whole.energy_u_j
 
 
 def test_uncertainty_grows_with_power_that_wanders_between_ticks():
