@@ -209,3 +209,18 @@ def test_a_counter_may_stand_for_ten_of_its_ticks(stood_s, frozen):
     counter = counter_of(still, stop_s=9.0, tick_s=0.2)
 
     assert bool(counter.findings(1.0, 8.0)) is frozen
+
+
+def test_ticks_read_once_each_are_timed_by_the_period_known_from_earlier():
+    # One read just after each tick, and now and then one just before: too few to show the period.
+    tick_s = np.arange(0.06, 5, 0.1)
+    first, second = tick_s[3:20], tick_s[30:48:4]
+    poll_s = np.sort(np.concatenate([first + 0.004, second - 0.004, second + 0.004]))
+    energy_j = 300.0 * tick_s[np.searchsorted(tick_s, poll_s + 5e-4) - 1]
+    polls = CounterPolls(before_s=poll_s, after_s=poll_s + 1e-3, energy_j=energy_j)
+
+    window = EnergyCounter(polls, tick_s=0.1).window(3.2, 4.4)
+
+    assert window.energy_j == pytest.approx(300 * 1.2, rel=2e-3)
+    assert window.energy_u_j < 0.01 * window.energy_j
+    assert EnergyCounter(polls).window(3.2, 4.4).energy_u_j > 0.02 * window.energy_j
