@@ -222,5 +222,5 @@ def test_ticks_read_once_each_are_timed_by_the_period_known_from_earlier():
     window = EnergyCounter(polls, tick_s=0.1).window(3.2, 4.4)
 
     assert window.energy_j == pytest.approx(300 * 1.2, rel=2e-3)
-    assert window.energy_u_j < 0.01 * window.energy_j
-    assert EnergyCounter(polls).window(3.2, 4.4).energy_u_j > 0.02 * window.energy_j
+    assert window.energy_u_j < 0.003 * window.energy_j
+    assert EnergyCounter(polls).window(3.2, 4.4).energy_u_j > 3 * window.energy_u_j
