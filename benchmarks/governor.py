@@ -253,12 +253,13 @@ def figures(settings: Settings | None = None) -> list[Figure]:
             f"{len(minutes)} minutes",
         ),
         Figure(
-            name="reaction to a change of phase, 95 % of them",
-            measured=1000 * float(np.quantile(waits_s, 0.95)),
+            name="reaction to a change of phase, 99 % of them",
+            measured=1000 * float(np.quantile(waits_s, 0.99)),
             promised=300,
             unit="ms",
             how=f"{len(waits_s)} changes that ask for another clock; median "
-            f"{1000 * median(waits_s):.0f} ms, {100 * np.mean(np.array(waits_s) <= 0.3):.1f} % "
+            f"{1000 * median(waits_s):.0f} ms, 95 % {1000 * float(np.quantile(waits_s, 0.95)):.0f} "
+            f"ms, {100 * np.mean(np.array(waits_s) <= 0.3):.1f} % "
             "within 300 ms; 1 % of simulated clock changes take up to 500",
         ),
         share_figure(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from joulelab.core.measurement import InvalidReason, Measurement
-from joulelab.core.statistics import mean_u
+from joulelab.core.precision import mean_u_j
 from joulelab.errors import MeasurementError
 
 BORNE: frozenset[InvalidReason] = frozenset({"not_steady"})
@@ -34,11 +34,10 @@ class Metered:
         """
         require_metered(read)
         work = sum(window.work for window in read.windows)
-        reading_u_j = float(np.linalg.norm([window.energy_u_j for window in read.windows])) / work
         dynamic_j = [(w.energy_j - static_w * w.duration_s) / w.work for w in read.windows]
         return cls(
             energy_j=sum(window.energy_j for window in read.windows) / work,
-            energy_u_j=max(reading_u_j, mean_u(dynamic_j)),
+            energy_u_j=max(mean_u_j(read.windows, dynamic_j)),
             time_s=sum(window.duration_s for window in read.windows) / work,
             note=" ".join(f"{read.phase}: {finding.detail}" for finding in read.findings),
         )

@@ -23,13 +23,16 @@ class EnergyCounter:
         polls: Reads of the counter. Where it decreased, only what follows the last decrease
             is used, and :meth:`findings` tells of it.
         resolution_j: Smallest step of the counter's value, in joules (NVML: a millijoule).
+        tick_s: Time between its ticks, in seconds, as known from earlier; ``None`` if it is not.
     """
 
-    def __init__(self, polls: CounterPolls, *, resolution_j: float = 1e-3) -> None:
+    def __init__(
+        self, polls: CounterPolls, *, resolution_j: float = 1e-3, tick_s: float | None = None
+    ) -> None:
         self._polls = polls
         self._resolution_j = resolution_j
         self._resets = 1 + np.flatnonzero(np.diff(polls.energy_j) < 0)
-        self.ticks = find_ticks(_after(polls, self._resets))
+        self.ticks = find_ticks(_after(polls, self._resets), known_s=tick_s)
 
     def window(self, start_s: float, stop_s: float, *, work: float = 0.0) -> EnergyWindow:
         """Return the energy between two instants, with its standard uncertainty.
@@ -60,6 +63,7 @@ class EnergyCounter:
             energy_u_j=float(np.hypot(start.u_j, stop.u_j)),
             source="counter",
             work=work,
+            start_u_j=start.u_j,
         )
 
     def spans(self, start_s: float, stop_s: float) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import Activity, DeviceIdentity
-from joulelab.core.energy import EnergyWindow
+from joulelab.core.energy import EnergyWindow, mean_u_j
 from joulelab.core.point import Receipt
 from joulelab.core.procedure import Pace
 from joulelab.core.quality import Quality
@@ -230,9 +230,7 @@ class Measurement:
         explain: neither a lucky pair of windows nor a coarse counter makes it too small.
         """
         windows = self._trusted()
-        per_unit_j = [w.energy_j / w.work for w in windows]
-        reading_u_j = sqrt(sum(w.energy_u_j**2 for w in windows)) / self.work
-        return max(reading_u_j, mean_u(per_unit_j)) if len(windows) > 1 else reading_u_j
+        return max(mean_u_j(windows, [w.energy_j / w.work for w in windows]))
 
     @property
     def time_per_unit_s(self) -> float:

@@ -62,6 +62,9 @@ class Procedure:
         quick_window_s: Shortest length of a window of a quick point, and two ticks of the energy
             counter at least. Searches of which no length here was changed take 0.2: they repeat
             what may be the best.
+        sample_lag_s: By how much the driver's power samples come later than the time that they are
+            means of (0 to 1), as a board's calibration finds: a quick warm-up goes on for twice
+            that, so that it is not judged by what was drawn before it.
     """
 
     power_limit_w: float | None = None
@@ -79,6 +82,7 @@ class Procedure:
     sampler_budget: float = 0.02
     pace: Pace | None = None
     quick_window_s: float = 0.3
+    sample_lag_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("idle_s", "settle_s", "warmup_min_s", "warmup_max_s"):
@@ -87,6 +91,7 @@ class Procedure:
             check_range(name, getattr(self, name), 0, DAY_S)
         for name in ("relative_ci", "sampler_budget"):
             check_range(name, getattr(self, name), 0, 1)
+        check_range("sample_lag_s", self.sample_lag_s, 0, 1)
         check_range("start_below_c", self.start_below_c, 0, 200)
         check_range("sample_period_s", self.sample_period_s, 0.01, 1)
         check_positive("window_s", self.window_s, HOUR_S)
@@ -118,7 +123,7 @@ class Procedure:
 
         ``rested_s`` is how long the board has rested since.
         """
-        warmup_s = min(max(rested_s, 0.3), LONGEST_FOLLOWING_S)
+        warmup_s = min(max(rested_s, 0.3), LONGEST_FOLLOWING_S) + 2 * self.sample_lag_s
         return replace(
             self,
             pace="quick",

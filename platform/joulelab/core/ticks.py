@@ -75,11 +75,12 @@ class Ticks:
         return (self.latest_s - self.earliest_s) / sqrt(12)
 
 
-def find_ticks(polls: CounterPolls) -> Ticks:
+def find_ticks(polls: CounterPolls, *, known_s: float | None = None) -> Ticks:
     """Find when the counter, which never decreases, took each value that ``polls`` saw it take.
 
     Polls may be dense in places and sparse in others. A counter that updates at every read is found
-    to have no period, and each read is then its own tick.
+    to have no period, and each read is then its own tick. ``known_s`` is the period, in seconds, as
+    known from earlier, for polls that do not show it themselves.
     """
     new = 1 + np.flatnonzero(np.diff(polls.energy_j))
     earliest_s, latest_s = polls.before_s[new - 1], polls.after_s[new]
@@ -89,6 +90,8 @@ def find_ticks(polls: CounterPolls) -> Ticks:
     if neighbours.size >= 2:
         period_s = float(np.median(np.diff((earliest_s + latest_s) / 2)[neighbours]))
         stale_s = float(np.median((latest_s[1:] - earliest_s[:-1])[neighbours]))
+    elif known_s is not None:
+        period_s, stale_s = known_s, known_s + _longest_read_s(polls)
     else:
         stale_s = _closest_spacing_s(polls)
     # A value is the counter's latest when it is last seen, so it is younger than one tick.
@@ -122,6 +125,10 @@ def _closest_spacing_s(polls: CounterPolls) -> float:
     return float(np.quantile(spacing_s[changed], 0.25))
 
 
+def _longest_read_s(polls: CounterPolls) -> float:
+    return float((polls.after_s - polls.before_s).max())
+
+
 def _tightened(
     earliest_s: Array, latest_s: Array, seen_s: Array, period_s: float
 ) -> tuple[Array, Array, float | None]:
@@ -131,6 +138,8 @@ def _tightened(
     share one phase; those that do not keep what they are.
     """
     sharp = np.flatnonzero(latest_s - earliest_s < period_s / 2)
+    if sharp.size < 2:
+        return earliest_s, latest_s, period_s
     number = _numbered(earliest_s[sharp], latest_s[sharp], period_s)
     if number is None:
         return earliest_s, latest_s, period_s
@@ -222,7 +231,9 @@ def _numbered(earliest_s: Array, latest_s: Array, period_s: float) -> Array | No
     gaps_s = np.stack((earliest_s[1:] - latest_s[:-1], latest_s[1:] - earliest_s[:-1]))
     steps = np.zeros(gaps_s.shape[1])
     near = gaps_s.mean(axis=0) < 1.5 * period_s
-    low_s, high_s = (float(bound) for bound in np.median(gaps_s[:, near], axis=1))
+    low_s = high_s = period_s
+    if near.any():
+        low_s, high_s = (float(bound) for bound in np.median(gaps_s[:, near], axis=1))
     for i in np.argsort(gaps_s.sum(axis=0), kind="stable"):
         least = max(1, ceil(gaps_s[0, i] / high_s - _UNEVENNESS))
         most = floor(gaps_s[1, i] / low_s + _UNEVENNESS)

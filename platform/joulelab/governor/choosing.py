@@ -118,8 +118,10 @@ def _lost_share(time: Array) -> Array:
     return np.asarray(1.0 - 1.0 / np.maximum(time, 1.0))
 
 
-REFERENCE_AGE_S = 60.0
+REFERENCE_AGE_S, OLDEST_REFERENCE_S = 60.0, 240.0
 """After so long the driver's own point is looked at again: boards warm up and programs change."""
+_OWN_S = 40.0
+"""Not before a phase ran for so long since, of which a look takes up to a hundredth."""
 _FRESH_S = 0.5
 _BEGUN_S = 0.5
 _WAKING_SHARE = 0.35
@@ -174,7 +176,7 @@ class Chooser:
 
     def _choose(self, phase: Phase, phases: list[Phase], now_s: float) -> OperatingPoint:
         curves = self._expected(phase, now_s)
-        if curves is None or self._is_stale(phase, now_s):
+        if curves is None or self._is_stale(phase, phases, now_s):
             return DEFAULT
         if self._account.is_long_enough and self._account.slowdown > self._rules.max_slowdown:
             return DEFAULT
@@ -199,9 +201,8 @@ class Chooser:
         """Return at which points the limit is kept, what waking takes of it taken off."""
         limit = self._rules.max_slowdown
         own = max(0.0, limit - self._account.waking)
-        share = phase.duration_s / max(sum(each.duration_s for each in phases), 1e-9)
         allowed = curves.time_upper <= 1.0 + own
-        allowed &= share * wake_s <= _WAKING_SHARE * limit
+        allowed &= _share(phase, phases) * wake_s <= _WAKING_SHARE * limit
         allowed[0] = True
         return np.asarray(allowed)
 
@@ -218,15 +219,18 @@ class Chooser:
             self._curves[phase.number] = kept
         return kept[2]
 
-    def _is_stale(self, phase: Phase, now_s: float) -> bool:
+    def _is_stale(self, phase: Phase, phases: list[Phase], now_s: float) -> bool:
         """Whether the driver's own point was not seen for long; it is until it is fresh again."""
         reference = phase.reference
         if reference is None:
             return True
         age_s, number = now_s - reference.last_s, phase.number
+        oldest_s = float(
+            np.clip(_OWN_S / _share(phase, phases), REFERENCE_AGE_S, OLDEST_REFERENCE_S)
+        )
         # Not as the phase begins, which waits for its own clock, unless it is always short.
-        has_begun = now_s - self._begun_s >= _BEGUN_S or age_s > 1.5 * REFERENCE_AGE_S
-        if age_s > REFERENCE_AGE_S and has_begun:
+        has_begun = now_s - self._begun_s >= _BEGUN_S or age_s > 1.5 * oldest_s
+        if age_s > oldest_s and has_begun:
             self._renewing.add(number)
         elif age_s < _FRESH_S:
             self._renewing.discard(number)
@@ -235,3 +239,8 @@ class Chooser:
     def _price_w(self, own_w: float) -> float:
         mean_w = self._account.power_w
         return self._rules.price_exponent * (own_w if mean_w is None else mean_w)
+
+
+def _share(phase: Phase, phases: list[Phase]) -> float:
+    """Return the share of the time that a phase, which was seen, has of that of all."""
+    return phase.duration_s / max(sum(each.duration_s for each in phases), 1e-9)

@@ -32,6 +32,9 @@ from joulelab.sampling.background import Background
 
 IN_FORCE_S = 0.15
 """Where no clock is set that would show, a point is in force so long after it was set."""
+_HURRY = 0.5
+"""After a window of no phase, as where one ends, or one too short for the driver, the next look
+comes after so much of a period."""
 NOT_HELD_S = 2.0
 """A clock above the one that was set, for so long, is one that is not held."""
 
@@ -138,6 +141,8 @@ class Governor(Background):
             if seen is not None:
                 self._note(seen)
                 self._set(self._wanted(seen.stop_s), seen)
+            if (seen is None or len(self._pending) == 1) and self._ticker is not None:
+                self._ticker.call_at(now_s + _HURRY * self.looking.period_s)
             is_done = True
         finally:
             if not is_done:  # nobody looks any more

@@ -16,7 +16,7 @@ SURE = 1.645
 LEAST_WINDOWS = 2.0
 """A point is known from so many windows on."""
 _MOVED = 0.03
-_LOWEST_RATIO = 0.35
+_LOWEST_RATIO = 0.2
 _STEPS = 64
 
 

@@ -51,8 +51,8 @@ class RaceToIdle(Strategy):
         return least_allowed(situation.costs_j(), situation.allowed)
 
 
-_DOUBT = 0.5
-_WORTH = 0.003
+_DOUBT = 1.0
+_WORTH = 0.001
 """A change of the clock must be worth so much of the cost: every change disturbs the program."""
 
 

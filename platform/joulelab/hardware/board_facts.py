@@ -7,11 +7,14 @@ from typing import Any
 
 from joulelab.core.codec import from_json, to_json
 from joulelab.core.device import DeviceIdentity
+from joulelab.core.procedure import Procedure
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.hardware.processor import Figure
 from joulelab.hardware.spec import GpuSpec
 
 SCHEMA = 1
+_SURE = 2.0
+"""Standard uncertainties beyond which a delay is told from none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,19 @@ class BoardFacts:
             share = min(1.0, b_per_s / spec.memory_bandwidth_b_per_s)
             timing = replace(timing, memory_efficiency=share)
         return replace(spec, voltage=voltage, power=power, sensor=sensor, timing=timing)
+
+    def adapted(self, procedure: Procedure) -> Procedure:
+        """Return ``procedure`` with waits for the board's sensors, where it names none.
+
+        A sample that is a mean over its period is half of that late, and needs no wait; nor does a
+        delay that is not told from that.
+        """
+        lag = next((each for each in self.facts if each.name == "sample_lag_s"), None)
+        if lag is None or lag.value is None or procedure.sample_lag_s:
+            return procedure
+        late_s = lag.value - (self.value("sample_period_s") or 0.0) / 2
+        is_late = late_s > _SURE * (lag.u or 0.0)
+        return replace(procedure, sample_lag_s=min(late_s, 1.0)) if is_late else procedure
 
     def check(self, device: DeviceIdentity, host: str) -> None:
         """Refuse another board, driver or host than was measured.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import hypot
 from typing import Any
 
 import numpy as np
@@ -217,10 +217,12 @@ def group_identity(devices: Sequence[Device]) -> DeviceIdentity:
 
 def summed(windows: Sequence[EnergyWindow]) -> EnergyWindow:
     """Return what boards used together in the same interval; their errors are independent."""
+    starts_u_j = [each.start_u_j for each in windows if each.start_u_j is not None]
     return replace(
         windows[0],
         energy_j=sum(each.energy_j for each in windows),
-        energy_u_j=sqrt(sum(each.energy_u_j**2 for each in windows)),
+        energy_u_j=hypot(*(each.energy_u_j for each in windows)),
+        start_u_j=hypot(*starts_u_j) if len(starts_u_j) == len(windows) else None,
     )
 
 

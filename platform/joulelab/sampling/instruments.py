@@ -95,7 +95,8 @@ class Instruments(Edges):
     def readings(self) -> "Readings":
         """Return everything seen so far."""
         self.check()
-        counter = EnergyCounter(self.meter.polls()) if self.meter is not None else None
+        meter = self.meter
+        counter = EnergyCounter(meter.polls(), tick_s=meter.known_tick_s) if meter else None
         return Readings(counter, self.sampler.log())
 
 

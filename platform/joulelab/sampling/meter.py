@@ -72,6 +72,11 @@ class Meter(Background, Edges):
         return self._tracker.period_s or UNKNOWN_TICK_S
 
     @property
+    def known_tick_s(self) -> float | None:
+        """Time between ticks; ``None`` before any was seen, and of a continuous counter."""
+        return self._tracker.period_s
+
+    @property
     def num_polls(self) -> int:
         """Reads of the counter so far."""
         return len(self._polls)

@@ -16,7 +16,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial, product_slug
 from joulelab.errors import ConfigError
 from joulelab.guard.settings import GuardSettings
-from joulelab.hardware.board_facts import read_board_facts
+from joulelab.hardware.board_facts import BoardFacts, read_board_facts
 from joulelab.hardware.catalogue import spec_of_boards
 from joulelab.hardware.spec import GpuSpec
 from joulelab.searching.base import MakeStrategy
@@ -79,11 +79,13 @@ class AbstractLab(ABC, Generic[Gpu]):
         What is stored where this process cannot see it, it stores a second time.
 
         Raises:
-            ConfigError: If a workload cannot run there.
+            ConfigError: If a workload cannot run there, or the calibration is of none of the GPUs,
+                or of another driver or host.
         """
+        how_asked, facts = procedure or self.procedure, self.facts(gpus)
         how = WorkerSettings(
             results_dir=folder,
-            procedure=procedure or self.procedure,
+            procedure=how_asked if facts is None else facts.adapted(how_asked),
             observe_only=self.observe_only,
             guard_socket=self.guard_socket,
             programs=self.programs(workloads),
@@ -106,13 +108,21 @@ class AbstractLab(ABC, Generic[Gpu]):
         Raises:
             ConfigError: If the calibration is of none of them, or of another driver or host.
         """
-        spec = spec_of_boards(gpus[0].identity.name)
-        if self.calibration is None or spec is None:
-            return spec
+        spec, facts = spec_of_boards(gpus[0].identity.name), self.facts(gpus)
+        return spec if spec is None or facts is None else facts.on(spec)
+
+    def facts(self, gpus: Sequence[Gpu]) -> BoardFacts | None:
+        """Return what was measured once of one of ``gpus``; ``None`` without a calibration.
+
+        Raises:
+            ConfigError: If the calibration is of none of them, or of another driver or host.
+        """
+        if self.calibration is None:
+            return None
         facts = read_board_facts(self.calibration)
         gpu = next((each for each in gpus if each.uuid == facts.device.uuid), gpus[0])
         facts.check(gpu.identity, gpu.hostname)
-        return facts.on(spec)
+        return facts
 
     @property
     @abstractmethod

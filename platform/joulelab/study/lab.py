@@ -66,7 +66,7 @@ class Lab(AbstractLab[StudyGpu]):
             started for it.
         procedure: How each measurement is made.
         calibration: File of one of the GPUs that ``joulelab calibrate --board`` wrote: searches
-            begin from what it says.
+            begin from what it says, and warm-ups wait for its sensors where they are late.
         progress: Whether to show on the standard error how far it is.
     """
 

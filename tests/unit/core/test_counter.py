@@ -1,9 +1,12 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from joulelab.core.counter import EnergyCounter
+from joulelab.core.energy import total_u_j
 from joulelab.core.ticks import CounterPolls
 from joulelab.errors import ConfigError, TraceCoverageError
 
@@ -57,6 +60,17 @@ def test_energy_adds_up_over_adjoining_windows(edges, power_w):
 
     parts = counter.window(first_s, middle_s).energy_j + counter.window(middle_s, last_s).energy_j
     assert parts == pytest.approx(whole, abs=1e-6)
+
+
+def test_adjoining_windows_are_together_as_sure_as_one_window():
+    counter = counter_of(lambda t_s: 300 * t_s + 5 * np.sin(7 * t_s))
+    edges_s = [1.02, 1.33, 1.61, 1.94, 2.27]
+    parts = [counter.window(*edges) for edges in pairwise(edges_s)]
+
+    whole = counter.window(edges_s[0], edges_s[-1])
+
+    assert total_u_j(parts) == pytest.approx(whole.energy_u_j, rel=0.25)
+    assert np.hypot.reduce([part.energy_u_j for part in parts]) > 1.5 * whole.energy_u_j
 
 
 def test_uncertainty_grows_with_power_that_wanders_between_ticks():
@@ -195,3 +209,18 @@ def test_a_counter_may_stand_for_ten_of_its_ticks(stood_s, frozen):
     counter = counter_of(still, stop_s=9.0, tick_s=0.2)
 
     assert bool(counter.findings(1.0, 8.0)) is frozen
+
+
+def test_ticks_read_once_each_are_timed_by_the_period_known_from_earlier():
+    # One read just after each tick, and now and then one just before: too few to show the period.
+    tick_s = np.arange(0.06, 5, 0.1)
+    first, second = tick_s[3:20], tick_s[30:48:4]
+    poll_s = np.sort(np.concatenate([first + 0.004, second - 0.004, second + 0.004]))
+    energy_j = 300.0 * tick_s[np.searchsorted(tick_s, poll_s + 5e-4) - 1]
+    polls = CounterPolls(before_s=poll_s, after_s=poll_s + 1e-3, energy_j=energy_j)
+
+    window = EnergyCounter(polls, tick_s=0.1).window(3.2, 4.4)
+
+    assert window.energy_j == pytest.approx(300 * 1.2, rel=2e-3)
+    assert window.energy_u_j < 0.003 * window.energy_j
+    assert EnergyCounter(polls).window(3.2, 4.4).energy_u_j > 3 * window.energy_u_j

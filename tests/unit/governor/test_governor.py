@@ -20,7 +20,7 @@ from joulelab.governor import STRATEGIES
 from joulelab.governor.choosing import REFERENCE_AGE_S
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import LOADS, SimulatedLoad, Stage, phase_cost
-from joulelab.governor.observing import Tenants
+from joulelab.governor.observing import Observer, Tenants
 from joulelab.governor.report import report
 from joulelab.governor.strategy import Rules
 from joulelab.hardware import GPUS
@@ -349,15 +349,39 @@ def test_a_governor_that_fails_puts_the_clock_back_at_once(tmp_path):
 
 
 def test_the_drivers_clock_is_looked_at_again_once_a_phase_has_its_own(store):
-    """Each decode that came a minute later began at the driver's clock for half a second."""
-    governed = play(store, "bursts", "model", duration_s=240.0)
+    """Once it ran for 40 s since, in four minutes at the latest, half a second after it began."""
+    governed = play(store, "bursts", "model", duration_s=720.0)
 
     reference_s = [b.start_s for b in governed.load.spells if b.phase == "decode"]
     assert len(reference_s) > 10
-    tallies = [
-        phase.reference.last_s
-        for phase in governed.governor.recogniser.phases
-        if phase.name.startswith("decode")
-    ]
-    now_s = governed.device.clock.now_s()
-    assert all(now_s - last_s < 1.5 * REFERENCE_AGE_S + 30 for last_s in tallies)
+    phases = governed.governor.recogniser.phases
+    whole_s, now_s = sum(phase.duration_s for phase in phases), governed.device.clock.now_s()
+    for phase in phases:
+        oldest_s = min(max(40.0 / (phase.duration_s / whole_s), REFERENCE_AGE_S), 240.0)
+        assert now_s - phase.reference.last_s < 1.5 * oldest_s + 30
+
+
+@pytest.mark.parametrize("least_s", [0.0, 0.099])
+def test_the_look_after_a_window_of_no_phase_comes_as_soon_as_the_driver_lets_it(
+    store, monkeypatch, least_s
+):
+    """Half a period later; where activity is counted over a tenth of a second, after that."""
+    read, note, after_mixed_s = Observer.read, Governor._note, []
+
+    def patient(observer):
+        is_soon = observer._device.clock.now_s() - observer._looked_s < least_s
+        return None if is_soon else read(observer)
+
+    def noted(governor, seen):
+        if len(governor._pending) == 1:
+            after_mixed_s.append(seen.duration_s)
+        note(governor, seen)
+
+    monkeypatch.setattr(Observer, "read", patient)
+    monkeypatch.setattr(Governor, "_note", noted)
+
+    play(store, "training", "model", duration_s=60.0)
+
+    assert len(after_mixed_s) > 10
+    expected_s = [max(0.05, round(least_s, 1))] * len(after_mixed_s)
+    assert after_mixed_s == pytest.approx(expected_s, abs=0.006)

@@ -8,7 +8,11 @@ import pytest
 
 from joulelab.bench import Bench
 from joulelab.cli.estimator.calibrate import Calibrate
+from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceIdentity
+from joulelab.core.plan import plan_sweep, sweep_points
+from joulelab.core.procedure import Procedure
+from joulelab.core.trace import PowerTrace
 from joulelab.devices.simulated import SimulatedDevice, fleet
 from joulelab.errors import ConfigError
 from joulelab.guard import ObserveOnly
@@ -17,6 +21,7 @@ from joulelab.hardware.board_facts import BoardFacts, ClockPoint, Fact, board_te
 from joulelab.hardware.processors import find_host
 from joulelab.running.board import measure_board
 from joulelab.running.step_response import lag_of, ridge_of
+from joulelab.workloads import WORKLOADS
 
 SPEC = GPUS["a100_sxm"]
 IDENTITY = DeviceIdentity(uuid="U", name="N", backend="nvml", driver_version="570")
@@ -211,3 +216,56 @@ def test_the_command_writes_the_file_and_shows_each_figure(tmp_path, capsys):
     assert found.device.uuid == "SIM-a100_sxm-0"
     assert all(fact.name in shown for fact in found.facts)
     assert found.value("python.module_s") is None  # no GPU is there for PyTorch to see
+
+
+def late(value_s, u=0.002):
+    return facts(
+        facts=(
+            Fact(name="sample_period_s", value=0.02),
+            Fact(name="sample_lag_s", value=value_s, u=u),
+        )
+    )
+
+
+def test_only_sensors_that_are_surely_late_are_waited_for():
+    assert late(0.01).adapted(Procedure()) == Procedure()
+    assert late(0.013).adapted(Procedure()) == Procedure()
+    assert late(None).adapted(Procedure()) == Procedure()
+    assert facts().adapted(Procedure()) == Procedure()
+    assert late(0.41).adapted(Procedure()).sample_lag_s == pytest.approx(0.4)
+    assert late(0.41).adapted(Procedure(sample_lag_s=0.1)).sample_lag_s == 0.1
+
+
+def swept(device, procedure):
+    """Sweep a program; return seconds a point after the first, and how many were not quick."""
+    points = sweep_points(device.capabilities().sm_clocks_mhz, mode="dvfs", every=8)
+    settings = WORKLOADS["vit"].from_knobs({"batch": 64}).settings
+    configurations = [Configuration.of("vit", settings, point) for point in points]
+    first, *others = plan_sweep("late", configurations, repeats=2)
+    with Bench(device, procedure=procedure) as bench:
+        bench.measure(first)
+        begin_s = device.clock.now_s()
+        records = [bench.measure(trial)[0] for trial in others]
+    not_quick = sum(record.measurement.pace == "reference" for record in records)
+    return (device.clock.now_s() - begin_s) / len(others), not_quick
+
+
+def test_late_samples_cost_no_reference_once_the_calibration_knows_them(tmp_path, monkeypatch):
+    (address,) = fleet("a100_sxm", 1, str(tmp_path))
+    device = SimulatedDevice.open(address)
+    read = device.read_power_samples
+
+    def averaged():  # over 0.8 s, as some boards' sensors do
+        trace = read()
+        power_w = np.convolve(trace.power_w, np.full(40, 1 / 40), mode="valid")
+        return PowerTrace(t_s=trace.t_s[39:], power_w=power_w)
+
+    monkeypatch.setattr(device, "read_power_samples", averaged)
+    quick = Procedure(pace="quick", idle_s=1.0)
+
+    known_s, known_again = swept(device, late(0.41).adapted(quick))
+    unknown_s, unknown_again = swept(device, quick)
+    device.close()
+
+    assert known_again == 0 < unknown_again
+    assert known_s < 0.6 * unknown_s

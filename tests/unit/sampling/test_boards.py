@@ -55,6 +55,10 @@ def test_errors_of_boards_are_independent():
 
     assert (both.energy_j, both.energy_u_j) == (30.0, pytest.approx(5.0))
     assert (both.duration_s, both.work) == (2.0, 5.0)
+    assert both.start_u_j is None
+
+    both = summed([replace(one, start_u_j=3.0), replace(one, energy_u_j=4.0, start_u_j=4.0)])
+    assert both.start_u_j == pytest.approx(5.0)
 
 
 def test_what_boards_use_is_added_and_their_work_is_counted_once():

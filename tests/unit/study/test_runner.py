@@ -166,20 +166,31 @@ def test_a_search_is_quick_unless_it_counts_how_hot_a_board_gets(make_lab, bound
     assert {each.pace for each in found.measurements} == {pace}
 
 
-def test_a_search_refuses_the_calibration_of_another_board(make_lab, tmp_path):
-    lab, path = make_lab(), tmp_path / "board.json"
-    facts = BoardFacts(
+def calibration_of(uuid):
+    return BoardFacts(
         schema=1,
-        device=DeviceIdentity(uuid="other", name="N", backend="nvml", driver_version="1"),
+        device=DeviceIdentity(uuid=uuid, name="N", backend="nvml", driver_version="1"),
         host="there",
         measured_at="",
         joulelab_version="",
         facts=(),
     )
-    path.write_text(board_text(facts))
+
+
+def test_a_search_refuses_the_calibration_of_another_board(make_lab, tmp_path):
+    lab, path = make_lab(), tmp_path / "board.json"
+    path.write_text(board_text(calibration_of("other")))
 
     with pytest.raises(ConfigError, match="board was other and is SIM-h200_sxm-0, driver was 1"):
         joulelab.search(step, {"batch": [1, 8]}, cost=cost, lab=replace(lab, calibration=path))
+
+
+def test_a_sweep_refuses_the_calibration_of_another_board_too(make_lab, tmp_path):
+    path = tmp_path / "board.json"
+    path.write_text(board_text(calibration_of("other")))
+
+    with pytest.raises(ConfigError, match="board was other and is SIM-h200_sxm-0"):
+        joulelab.sweep(step, cost=cost, lab=make_lab(calibration=path))
 
 
 def test_clocks_are_given_back_when_a_study_has_ended(make_lab, tmp_path):
