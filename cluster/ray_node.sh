@@ -92,13 +92,19 @@ stop_ray() {
 # With --no-kill a job outlives the node of its script, and holds the others until its time is up. Their
 # Ray ends for want of a head; once SLURM has found out, too, the first of them queues the job again.
 queue_orphan() {
-    local nodes
+    local listed nodes
     while [ -z "$stopped" ]; do
-        mapfile -t nodes < <(scontrol show hostnames "$(squeue -h -j "$SLURM_JOB_ID" -o %N)")
-        if [ "${#nodes[@]}" -gt 0 ] && [[ " ${nodes[*]} " != *" $SCRIPT_HOST "* ]]; then
-            [ "${nodes[0]}" = "$SLURMD_NODENAME" ] || return
-            scontrol requeue "$SLURM_JOB_ID" || scancel "$SLURM_JOB_ID" # refused after --no-requeue
-            return
+        if listed=$(squeue -h -j "$SLURM_JOB_ID" -o %N 2>&1); then
+            mapfile -t nodes < <(scontrol show hostnames "${listed:-none}")
+            # The job has ended, or goes on without this node, which was cut off.
+            [[ " ${nodes[*]} " == *" $SLURMD_NODENAME "* ]] || return
+            if [[ " ${nodes[*]} " != *" $SCRIPT_HOST "* ]]; then
+                [ "${nodes[0]}" = "$SLURMD_NODENAME" ] || return
+                scontrol requeue "$SLURM_JOB_ID" || scancel "$SLURM_JOB_ID" # refused after --no-requeue
+                return
+            fi
+        elif [[ $listed == *"Invalid job id"* ]]; then
+            return # it ended long ago
         fi
         sleep 10 &
         wait $! || kill $! # a signal ends a wait early
