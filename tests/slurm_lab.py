@@ -148,17 +148,19 @@ class SlurmLab:
             self.on(node, f"pkill -KILL -u {self.uid} || true")
 
     @contextmanager
-    def cut_off(self, node, *, idle=True):
-        """Take a node's network away for a while; it goes on without.
+    def cut_off(self, node):
+        """Take a node's network away for a while; it goes on without, and learns later of its job.
 
-        Its job has ended by then, unless it is not to be ``idle`` again.
+        A minute after it is back at the latest, nothing of a job that goes on without it is there.
         """
         link = f"ip link set v{node.removeprefix('n')}"
         self.on("login", f"{link} down")
         yield
         self.on("login", f"{link} up")
-        if idle:
-            self.await_idle(node)
+        self.until(lambda: not self._has_anything(node), f"{node} to be left", limit_s=60)
+
+    def _has_anything(self, node):
+        return any(each.startswith(f"{node}:") for each in self.processes() + self.locked())
 
     def cut_power(self, node):
         """End a node at once, and what its memory held: its /tmp and the clocks it had set."""
