@@ -6,12 +6,13 @@ A process that has traced once keeps PyTorch, 200 MB of memory, for as long as i
 import fcntl
 import json
 import logging
+import os
 import pickle
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from joulelab.core.cost import WorkloadCost
 from joulelab.workloads.base import Workload
@@ -58,13 +59,13 @@ def _has_place(folder: Path) -> bool:
 
 
 @cache
-def _place(folder: Path) -> IO[str] | None:
+def _place(folder: Path) -> int | None:
     for number in range(MOST_TRACERS):
-        file = (folder / f"tracer-{number}.lock").open("w")
+        file = os.open(folder / f"tracer-{number}.lock", os.O_WRONLY | os.O_CREAT)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.close()
+            os.close(file)
         else:
             return file
     return None
