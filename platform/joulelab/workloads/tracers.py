@@ -18,7 +18,7 @@ from joulelab.core.cost import WorkloadCost
 from joulelab.workloads.base import Workload
 from joulelab.workloads.disk_cache import cached_cost, cost_from_json, locked, user_folder
 
-MOST_TRACERS = 4
+MOST_TRACERS = 2
 """Processes of a user on a machine that may keep PyTorch for costs alone."""
 
 _TRACE = """
