@@ -4,7 +4,8 @@
 Usage: python benchmarks/tracking_cost.py [--uri 'postgresql://USER@HOST/DB?artifacts=/FOLDER']
 
 By default MLflow's database is SQLite in a folder of the benchmark's own. The rate is that of four
-processes which deliver a study each to one database, once all have imported MLflow.
+processes which deliver a study each to one database, once all have imported MLflow; a run has 50
+metrics.
 """
 
 import subprocess
@@ -29,9 +30,11 @@ from joulelab.tracking.delivery import deliver
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader
+from joulelab.tracking.vocabulary import metrics
 
 NUM = 330
-NUM_WRITERS, NUM_OF_WRITER = 4, 250
+NUM_WRITERS, NUM_OF_WRITER = 4, 500
+NUM_METRICS = 50
 _WRITER = """
 import sys, time
 from pathlib import Path
@@ -76,7 +79,7 @@ def figures(settings: Settings | None = None) -> list[Figure]:
 
 def _stored(folder: Path, num: int) -> tuple[ResultStore, list[float]]:
     """Store measurements of a study; return how long each took."""
-    store, first = ResultStore(folder), _record(folder.name)
+    store, first = ResultStore(folder), record_of(folder.name)
     store.write_study(
         StudyHeader(
             name="cost", sweep_id=f"{folder.name}-{time.time_ns()}", command=(), settings=(),
@@ -112,8 +115,8 @@ def _of_writers(folder: Path, uri: str) -> Iterator[Figure]:
     if [lines[0] for lines in said] != ["0 None"] * NUM_WRITERS:
         raise SystemExit(f"Not all was delivered: {said}")
     num = NUM_WRITERS * NUM_OF_WRITER
-    of_what = f"{NUM_WRITERS} writers of {NUM_OF_WRITER} runs, {uri.partition(':')[0]}"
-    how = f"{num / duration_s:.0f} runs/s of {of_what}"
+    of_what = f"{NUM_WRITERS} writers of {NUM_OF_WRITER} runs of {NUM_METRICS} metrics"
+    how = f"{num / duration_s:.0f} runs/s of {of_what}, {uri.partition(':')[0]}"
     yield Figure(
         name="delivery of a run to an MLflow database by four writers at once, wall time",
         measured=1e3 * duration_s / num,
@@ -157,7 +160,15 @@ def _append_s(store: ResultStore, first: Record, name: str) -> float:
     return time.perf_counter() - start_s
 
 
-def _record(name: str) -> Record:
+def record_of(name: str) -> Record:
+    """Return a record whose run has 50 metrics, with some figures of the program's own."""
+    record = _plain_record(name)
+    num_own = NUM_METRICS - len(metrics(record.measurement))
+    own = tuple((f"own_{number:02}", 1.5 * number) for number in range(num_own))
+    return replace(record, measurement=replace(record.measurement, figures=own))
+
+
+def _plain_record(name: str) -> Record:
     t_s = np.arange(600) * 0.02
     return Record(
         trace=PowerTrace(t_s=t_s, power_w=690 + np.random.default_rng(0).normal(0, 3, 600)),

@@ -37,6 +37,8 @@ export RAY_enable_metrics_collection=0 AUTOSCALER_METRIC_PORT=65536 DASHBOARD_ME
 export RAY_worker_niceness=0
 # Ray starts a process for every core of every node at once, of which a study needs a few.
 export RAY_prestart_worker_first_driver=0
+# And it keeps as many that have nothing to do, of 70 MB each.
+export RAY_num_workers_soft_limit=0
 # Until it kills, `ray job stop` waits so long for a study to conclude from what it has.
 export RAY_JOB_STOP_WAIT_TIME_S=60
 export CUDA_DEVICE_ORDER=PCI_BUS_ID

@@ -89,12 +89,33 @@ stop_ray() {
     timeout 15 tail --pid="$ray" -f /dev/null || kill -KILL "$ray" 2>/dev/null || true
 }
 
+# The nodes that the job has by now, none once it has ended. Fails while SLURM does not answer.
+find_nodes() {
+    local listed
+    nodes=()
+    if ! listed=$(squeue -h -j "$SLURM_JOB_ID" -o %N 2>&1); then
+        [[ $listed == *"Invalid job id"* ]]
+        return
+    fi
+    [ -z "$listed" ] || mapfile -t nodes < <(scontrol show hostnames "$listed")
+}
+
+# Whether the job has ended, or goes on without this node.
+is_left() { find_nodes && [[ " ${nodes[*]} " != *" $SLURMD_NODENAME "* ]]; }
+
+# SLURM forgets the step of a node that was cut off, and Ray would run on there once it is back.
+leave_with_job() {
+    local nodes
+    while sleep 10; do
+        answers "$1" || ! is_left || { kill -TERM $$; return; }
+    done
+}
+
 # With --no-kill a job outlives the node of its script, and holds the others until its time is up. Their
 # Ray ends for want of a head; once SLURM has found out, too, the first of them queues the job again.
 queue_orphan() {
     local nodes
-    while [ -z "$stopped" ]; do
-        mapfile -t nodes < <(scontrol show hostnames "$(squeue -h -j "$SLURM_JOB_ID" -o %N)")
+    while [ -z "$stopped" ] && ! is_left; do
         if [ "${#nodes[@]}" -gt 0 ] && [[ " ${nodes[*]} " != *" $SCRIPT_HOST "* ]]; then
             [ "${nodes[0]}" = "$SLURMD_NODENAME" ] || return
             scontrol requeue "$SLURM_JOB_ID" || scancel "$SLURM_JOB_ID" # refused after --no-requeue
@@ -159,8 +180,9 @@ if [ "$rank" = 0 ]; then
 fi
 
 for _ in $(seq 300); do
-    if [ -s "$RUN_DIR/head" ] && answers "$(cat "$RUN_DIR/head")"; then
-        run ray start --address="$(cat "$RUN_DIR/head")" "${options[@]}"
+    if [ -s "$RUN_DIR/head" ] && head=$(cat "$RUN_DIR/head") && answers "$head"; then
+        [ -z "${SLURM_JOB_ID:-}" ] || leave_with_job "$head" & # SLURM ends it with this shell
+        run ray start --address="$head" "${options[@]}"
     fi
     sleep 1
 done

@@ -1,7 +1,7 @@
 """A SLURM of a few nodes on this machine, as a user and as the machine room see it."""
 
+import copy
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -37,8 +37,11 @@ def missing():
 class SlurmLab:
     """The cluster in ``folder``, a new one with a short path, of ``num_nodes`` n1, n2, ...
 
-    Every node has two GPUs for SLURM; the simulated ones of joulelab are dealt out to nodes.
+    Every node has two GPUs for SLURM; the simulated ones of joulelab are dealt out to nodes. It has
+    two users, each with the code in a home of their own.
     """
+
+    USERS = ("researcher", "colleague")
 
     def __init__(self, folder, num_nodes=3):
         self.folder = folder
@@ -47,16 +50,24 @@ class SlurmLab:
     def up(self):
         places = {"VENV": sys.prefix, "PYTHON_HOME": sys.base_prefix}
         self._run([LAB / "up.sh", self.folder, str(len(self.nodes))], env=os.environ | places)
-        settings = (self.folder / "settings").read_text()
-        self.uid = int(re.search(r"^LAB_UID=(\d+)$", settings, re.MULTILINE).group(1))
-        self.home = next((self.folder / "home").iterdir())
+        self._log_in(self.USERS[0])
+
+    def other(self):
+        """Return the same cluster as its other user sees it."""
+        seen = copy.copy(self)
+        seen._log_in(next(name for name in self.USERS if name != self.name))
+        return seen
+
+    def _log_in(self, name):
+        self.name, self.home = name, self.folder / "home" / name
+        self.uid = self.home.stat().st_uid
 
     def down(self):
         self._run([LAB / "down.sh", self.folder])
 
     def user(self, command):
         """Run a command as the user on the login node, in the repository; return what it says."""
-        return self._run([self.folder / "as_user.sh", command])
+        return self._run([self.folder / "as_user.sh", self.name, command])
 
     def on(self, node, command):
         """Run a command as root on a node."""
@@ -138,12 +149,18 @@ class SlurmLab:
 
     @contextmanager
     def cut_off(self, node):
-        """Take a node's network away for a while; it goes on without."""
+        """Take a node's network away for a while; it goes on without, and learns later of its job.
+
+        A minute after it is back at the latest, nothing of a job that goes on without it is there.
+        """
         link = f"ip link set v{node.removeprefix('n')}"
         self.on("login", f"{link} down")
         yield
         self.on("login", f"{link} up")
-        self.await_idle(node)
+        self.until(lambda: not self._has_anything(node), f"{node} to be left", limit_s=60)
+
+    def _has_anything(self, node):
+        return any(each.startswith(f"{node}:") for each in self.processes() + self.locked())
 
     def cut_power(self, node):
         """End a node at once, and what its memory held: its /tmp and the clocks it had set."""

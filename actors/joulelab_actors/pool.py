@@ -100,7 +100,8 @@ class Pool(WorkerPool):
             self._out_of_service[site.uuid] = str(error)
 
     def _in_service(self) -> list[Member]:
-        return [m for uuid, m in self._members.items() if uuid in self._schedule.in_service]
+        in_service = self._schedule.in_service
+        return [m for uuid, m in self._members.items() if uuid in in_service]
 
     def _hand_out(self) -> Iterator[PoolEvent]:
         for depth in range(_AHEAD):  # everybody gets one before anybody gets a second

@@ -133,6 +133,8 @@ def _start_local(num_cpus: int | None, dashboard: bool) -> None:
     os.environ.setdefault("RAY_worker_niceness", "0")
     # Ray starts a process for every core of the machine at once, of which a study needs a few.
     os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
+    # And it keeps as many that have nothing to do, of 70 MB each.
+    os.environ.setdefault("RAY_num_workers_soft_limit", "0")
     # Without a token in the environment Ray writes a world-readable one into the home folder,
     # which then turns authentication on for clusters that were never told of it. Ray keeps the
     # first token for the life of the process, and so does the environment.

@@ -6,6 +6,7 @@ kept, and another job that goes on with its study measures the rest, once, and r
 What a run that was killed itself left goes with ``tests/cluster/lab/down.sh /var/tmp/jl-...``.
 """
 
+import logging
 import re
 import shutil
 import tempfile
@@ -21,6 +22,7 @@ from joulelab.analysis.sweep import analyse_sweep
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 LACKING = missing()
+_log = logging.getLogger(__name__)
 CLEAN_S = 5.0
 """After so long nothing may be left of a job."""
 
@@ -56,9 +58,15 @@ def recommended(lab, study):
 
 
 def assert_nothing_is_left(lab):
-    time.sleep(CLEAN_S)
+    """Log how long that took, too (``-rP --log-level info`` shows it)."""
+    start_s, clean_s = time.monotonic(), None
+    while (waited_s := time.monotonic() - start_s) < CLEAN_S:
+        if (lab.processes() or lab.locked()) or clean_s is None:
+            clean_s = waited_s
+        time.sleep(0.1)
     assert lab.processes() == []
     assert lab.locked() == []
+    _log.info("Nothing is left after %.1f s.", clean_s)
 
 
 def assert_complete(lab, study, said, *, repeats):
@@ -78,6 +86,7 @@ def assert_complete(lab, study, said, *, repeats):
     assert "Traceback" not in said, said
     assert lab.store(study).read_answer() is not None, said
     assert recommended(lab, study) == "1080MHz", said
+    _log.info("%s: %d measurements, none lost, none doubled.", study, len(measured))
 
 
 def test_a_job_measures_on_all_its_nodes_and_leaves_nothing(lab):
@@ -182,6 +191,23 @@ def test_a_node_that_is_cut_off_is_left_out_and_the_study_ends_on_the_others(lab
     assert ended == "COMPLETED", lab.log(job)
     assert_nothing_is_left(lab)
     assert_complete(lab, f"job-{job}", lab.log(job), repeats=60)
+    lab.await_idle(*lab.nodes)
+
+
+def test_a_node_that_is_cut_off_for_a_minute_leaves_nothing_when_it_returns(lab):
+    """Ray has given it up by then, and so may SLURM; its clocks were set when it was cut off."""
+    job = lab.submit(sweep(repeats=200), *ON_ALL)
+    lab.await_measurements(f"job-{job}", 5)
+    lab.until(lambda: any(gpu.startswith("n3:") for gpu in lab.locked()), "a clock of n3 to be set")
+
+    with lab.cut_off("n3"):
+        time.sleep(60)
+    assert lab.job(job)["JobState"] == "RUNNING", lab.log(job)
+
+    assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "COMPLETED", lab.log(job)
+    assert_nothing_is_left(lab)
+    assert_complete(lab, f"job-{job}", lab.log(job), repeats=200)
+    lab.await_idle(*lab.nodes)
 
 
 def test_a_node_that_loses_power_is_left_out_and_the_study_ends_on_the_others(lab):
@@ -308,6 +334,29 @@ def test_two_jobs_on_one_node_share_a_guard_and_the_second_goes_on_when_the_firs
     assert_complete(lab, f"job-{first}", lab.log(first), repeats=10)
     assert_complete(lab, f"job-{second}", lab.log(second), repeats=100)
     assert num_before < lab.num_lines(f"job-{second}"), "they did not run at the same time"
+
+
+def test_jobs_of_two_users_on_one_node_know_nothing_of_each_other(lab):
+    """Each has a Ray, a token and a guard of its own; ports, folders and sockets do not meet."""
+    options = "--oversubscribe --nodes 1 --nodelist n1 --gpus-per-node 1 --cpus-per-task 1"
+    seen, stores = (lab, lab.other()), ("/tmp/first-gpu", "/tmp/second-gpu")
+    jobs = [
+        user.submit(f"{sweep(repeats=60, num_gpus=1)} --store {store}", options)
+        for user, store in zip(seen, stores, strict=True)
+    ]
+    for user, job in zip(seen, jobs, strict=True):
+        user.await_measurements(f"job-{job}", 1)
+        assert user.job(job)["JobState"] == "RUNNING", user.log(job)
+
+    ended = [lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") for job in jobs]
+
+    for user, job, store in zip(seen, jobs, stores, strict=True):
+        assert_nothing_is_left(user)
+        assert user.driver("n1", store).locked_uuids() == ()
+        assert_complete(user, f"job-{job}", user.log(job), repeats=60)
+    assert ended == ["COMPLETED", "COMPLETED"]
+    with pytest.raises(AssertionError, match="Permission denied"):
+        seen[1].user(f"cat {seen[0].home}/joulelab/.run/{jobs[0]}/token")
 
 
 def test_an_allocation_is_worked_in_from_the_login_node(lab):

@@ -1,5 +1,6 @@
 """MLflow's tables in a real PostgreSQL: many writers, and a server that dies."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -15,9 +16,11 @@ from joulelab.tracking.delivery import deliver
 from joulelab.tracking.mlflow_batch import MOST
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
+from joulelab.tracking.vocabulary import metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 pytest.importorskip("psycopg")
+_log = logging.getLogger(__name__)
 if binary("initdb") is None:
     pytest.skip("PostgreSQL is not installed", allow_module_level=True)
 
@@ -25,6 +28,7 @@ _IDS = "SELECT value FROM tags WHERE key = 'joulelab.measurement_id'"
 _WRITERS = """
 import os
 import sys
+import time
 from pathlib import Path
 import mlflow.store.tracking.sqlalchemy_store  # once for all: it takes seconds
 from joulelab.tracking.delivery import deliver
@@ -32,9 +36,13 @@ from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
 
 def write(folder):
-    report = deliver(ResultStore(Path(folder)), MlflowTracker(sys.argv[1]))
-    print(report.error, file=sys.stderr, flush=True)
-    os._exit(report.num_left)
+    give_up_s = time.monotonic() + PATIENCE_S
+    while True:
+        report = deliver(ResultStore(Path(folder)), MlflowTracker(sys.argv[1]))
+        print(report.error, file=sys.stderr, flush=True)
+        if not report.num_left or time.monotonic() > give_up_s:
+            os._exit(min(report.num_left, 99))
+        time.sleep(0.5)
 
 folders = sys.argv[2:]
 for folder in folders:
@@ -51,13 +59,13 @@ def server():
     started.stop()
 
 
-def stored(folder, *, num):
+def stored(folder, *, num, **changes):
     """A study's folder with measurements, none of them delivered."""
     store = ResultStore(folder)
     store.write_study(header(sweep_id=folder.name))
     ids = [f"{folder.name}-{i}" for i in range(num)]
     for name in ids:
-        store.append(record(measurement_id=name))
+        store.append(record(measurement_id=name, **changes))
     return store, ids
 
 
@@ -68,7 +76,7 @@ def test_four_who_write_to_a_fresh_database_at_once_lose_nothing(server, tmp_pat
         studies[tmp_path / f"study-{k}"] = stored(tmp_path / f"study-{k}", num=5)[1]
 
     done = subprocess.run(
-        [sys.executable, "-c", _WRITERS, address, *studies],
+        [sys.executable, "-c", _WRITERS.replace("PATIENCE_S", "0"), address, *studies],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
@@ -80,6 +88,48 @@ def test_four_who_write_to_a_fresh_database_at_once_lose_nothing(server, tmp_pat
     assert there == sorted(name for ids in studies.values() for name in ids)
     assert not Path(tmp_path / "mlruns").exists()
     assert len(list((tmp_path / "files").glob("*/*/artifacts/power_trace/*"))) == len(there)
+
+
+def await_runs(server, num, writers):
+    """Wait until so many runs are in the tables, of which there are none at first."""
+    while server.asked("SELECT to_regclass('tags')") == [(None,)] or len(server.asked(_IDS)) < num:
+        assert writers.poll() is None, writers.stderr.read()
+        time.sleep(0.2)
+
+
+@pytest.mark.slow
+def test_2000_runs_of_four_writers_are_there_once_though_the_server_was_killed(server, tmp_path):
+    """With 50 metrics each; the server is back seconds later, in the midst of it."""
+    num_own = 50 - len(metrics(record().measurement))
+    own = tuple((f"own_{number:02}", 1.5 * number) for number in range(num_own))
+    address, ids, folders = server.address(tmp_path / "files"), [], []
+    for k in range(4):
+        folders.append(tmp_path / f"study-{k}")
+        ids += stored(folders[k], num=500, figures=own)[1]
+
+    start_s = time.monotonic()
+    writers = subprocess.Popen(
+        [sys.executable, "-c", _WRITERS.replace("PATIENCE_S", "120"), address, *folders],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    await_runs(server, 600, writers)
+    num_before = len(server.asked(_IDS))
+    server.kill()
+    time.sleep(2.0)
+    server.start()
+    messages = writers.communicate()[1]
+
+    assert writers.returncode == 0, messages
+    assert "does not answer" in messages
+    assert num_before < len(ids) == 2000
+    assert sorted(name for (name,) in server.asked(_IDS)) == sorted(ids)
+    of_runs = (
+        "SELECT min(n), max(n) FROM (SELECT count(*) n FROM latest_metrics GROUP BY run_uuid) t"
+    )
+    assert server.asked(of_runs) == [(50, 50)]
+    _log.info("%.0f runs/s, the pause included.", len(ids) / (time.monotonic() - start_s))
 
 
 def test_a_database_that_dies_meanwhile_is_written_to_again_without_doubles(server, tmp_path):

@@ -1,8 +1,9 @@
 """The queue of a search whose trials Ray Tune starts."""
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from threading import RLock
 from typing import Any
 
@@ -53,7 +54,6 @@ class TuneQueue(SearchQueue):
         self._besides: dict[Configuration, Trial] = {}  # those that the strategy did not ask for
         self._askers: defaultdict[Key, list[Ask]] = defaultdict(list)
         self._results: dict[Key, Result] = {}
-        self._untold: deque[Key] = deque()  # what Tune does not know of yet
         self._turnover = Turnover()
         self._is_led = False  # whether Tune asks what to start, rather than saying so itself
         self._is_stuck = False  # the strategy asks for nothing although nothing is out
@@ -81,7 +81,7 @@ class TuneQueue(SearchQueue):
             self._results[key_of(trial)] = result_of(self.scored(outcome), self._search.objective)
         self._open = {key_of(trial): trial for trial in history.unfinished}
         self._idle = dict(self._open)
-        self._untold = deque(map(key_of, (*history.trials, *history.unfinished)))
+        self._turnover.go_on_from(map(key_of, history.trials), map(key_of, history.unfinished))
 
     @override
     @contextmanager
@@ -101,9 +101,7 @@ class TuneQueue(SearchQueue):
     def restore(self, begun: Mapping[str, Key], ended: Collection[Key]) -> None:
         """Note what Tune goes on with by itself, by its ids, and what it knows the end of."""
         with self._lock:
-            self._turnover.restore(begun)
-            known = {*begun.values(), *ended}
-            self._untold = deque(key for key in self._untold if key not in known)
+            self._turnover.restore(begun, ended)
 
     def suggest(self, trial_id: str) -> Key | None:
         """Return what Tune is to start next under this id; ``None`` if that is nothing now.
@@ -121,7 +119,7 @@ class TuneQueue(SearchQueue):
     def has_ended(self) -> bool:
         """Whether nothing is left for Tune to start, ever; what is out may be put back."""
         with self._lock:
-            is_out = bool(self._untold or self._open or self._turnover.has_more)
+            is_out = bool(self._turnover.unknown or self._open or self._turnover.has_more)
             return self._is_over or (not is_out and self._has_nothing_to_ask)
 
     def note_ended(self, trial_id: str, *, has_failed: bool) -> None:
@@ -129,7 +127,7 @@ class TuneQueue(SearchQueue):
         with self._lock:
             if (key := self._turnover.note_ended(trial_id)) and has_failed and not self._is_over:
                 self._num_failed += 1
-                self._untold.append(key)
+                self._turnover.unknown.append(key)
             if self._num_failed > MOST_FAILED:
                 self.error = DeviceError(
                     f"Trials of Ray Tune failed {self._num_failed} times before a GPU had measured "
@@ -155,11 +153,14 @@ class TuneQueue(SearchQueue):
     def take(self, uuid: str) -> Trial | None:
         with self._lock:
             waits_for_tune = self._most_repeats > 1 or not self._is_led
-            ready = [key for key in self._idle if key in self._askers or not waits_for_tune]
-            key = self._first_of(ready, uuid)
-            if key is None:
-                return None
-            self.note_taken(trial := self._idle.pop(key), uuid)
+            if not self._idle and self.has_none(uuid):
+                self._turn_over(is_urgent=True)
+            keys = self._askers if waits_for_tune else self._idle
+            ready = [trial for key, trial in self._idle.items() if key in keys]
+            trial = self.first_for(uuid, ready, self._in_service)
+            if trial is not None:
+                del self._idle[key_of(trial)]
+                self.note_taken(trial, uuid)
             return trial
 
     @override
@@ -191,7 +192,7 @@ class TuneQueue(SearchQueue):
         with self._lock:
             self._is_over = True
             self._turn_over()
-            for ask in [ask for asks in self._askers.values() for ask in asks]:
+            for ask in chain.from_iterable(self._askers.values()):
                 self._answer(ask.name, {"reason": "The search was ended before this was measured."})
             self._askers.clear()
         self._rings.append(self.exchange.ring.remote())
@@ -212,24 +213,22 @@ class TuneQueue(SearchQueue):
         elif key in self._open:
             self._askers[key].append(ask)
         else:
-            reason = f"The budget of {self.account.exhausted} is used up."
-            self._reply(ask, {"reason": reason})
+            self._reply(ask, {"reason": f"The budget of {self.account.exhausted} is used up."})
 
     def _reply(self, ask: Ask, result: Result) -> None:
         """Answer; where that ends the trial of a search, once another can follow it."""
         is_last = "reason" in result or ask.iteration + 1 >= self._most_repeats
         if self._is_led and is_last:
-            configuration, repeat = configuration_of(ask.config)
-            self._turnover.hold((configuration, repeat), ask.name, result)
+            self._turnover.hold(configuration_of(ask.config), ask.name, result)
         else:
             self._answer(ask.name, result)
 
-    def _turn_over(self) -> None:
+    def _turn_over(self, *, is_urgent: bool = False) -> None:
         """Give Tune what it can start, and end trials that something follows, or nothing will."""
         if not self._is_led:
             return
-        self._plan()
-        for name, result in self._turnover.followed(self._untold, self._most_in_tune):
+        self._plan(is_urgent)
+        for name, result in self._turnover.followed(self._most_in_tune):
             self._answer(name, result)
         if self._is_over or self._has_nothing_to_ask:
             for name, result in self._turnover.release_all():
@@ -239,28 +238,34 @@ class TuneQueue(SearchQueue):
     def _most_in_tune(self) -> int:
         return num_processes(len(self._in_service), self._most_repeats)
 
-    def _plan(self) -> None:
-        """Begin what the strategy asks for, until every GPU has enough; Tune is told in turn."""
-        most = min(self.most_out, TRIALS_PER_GPU * len(self._in_service))
+    def _plan(self, is_urgent: bool) -> None:
+        """Begin what the strategy asks for, until every GPU has enough; Tune is told in turn.
+
+        If it is not urgent, a quarter at once: one that learns thinks before the first of several.
+        """
+        num_gpus = len(self._in_service)
+        most = min(self.most_out, TRIALS_PER_GPU * num_gpus)
+        if not is_urgent and self._num_under_way > max(num_gpus, most - most // 4):
+            return
         while self._num_under_way < most and (trial := self._next_asked()) is not None:
             key = key_of(trial)
-            if key in self._open:  # a trial of Tune's of an earlier run asked for it first
-                continue
-            self._opened(trial)
-            if not self._turnover.has(key):
-                self._untold.append(key)
+            if key not in self._open:  # a trial of Tune's of an earlier run may have asked for it
+                self._opened(trial)
+                if not self._turnover.has(key):
+                    self._turnover.unknown.append(key)
 
     @property
     def _num_under_way(self) -> int:
-        in_tune = self._turnover.num_going_on + len(self._untold)
-        return len(self._open) if self._most_repeats == 1 else in_tune
+        """Trials without a result, and results of which Tune should have known by now."""
+        if self._most_repeats > 1:
+            return self._turnover.num_going_on + len(self._turnover.unknown)
+        return len(self._open) + self._turnover.num_too_late(len(self._open))
 
     def _next_asked(self) -> Trial | None:
         if self._is_over or self.asks_no_more:
             return None
-        num_due = sum(map(self.is_due, self._in_service))
-        num_sentinels = sum(trial.sentinel for trial in self._idle.values())
-        trial = self.next_trial(sentinel=num_due > num_sentinels)
+        num_begun = sum(trial.sentinel for trial in self._idle.values())
+        trial = self.next_trial(sentinel=sum(map(self.is_due, self._in_service)) > num_begun)
         self._is_stuck = trial is None and not self._open
         return trial
 
@@ -274,7 +279,7 @@ class TuneQueue(SearchQueue):
 
     @property
     def _has_nothing_to_ask(self) -> bool:
-        return not self._untold and (self._is_stuck or self.asks_no_more)
+        return not self._turnover.unknown and (self._is_stuck or self.asks_no_more)
 
     def _open_besides(self, key: Key) -> None:
         """Begin a trial that the strategy did not ask for, while there is a budget."""
@@ -286,14 +291,6 @@ class TuneQueue(SearchQueue):
 
     def _opened(self, trial: Trial) -> None:
         self._open[key_of(trial)] = self._idle[key_of(trial)] = trial
-
-    def _first_of(self, ready: Sequence[Key], uuid: str) -> Key | None:
-        """Return what ``uuid`` measures next; sentinels are left to GPUs that welcome one."""
-        welcomes = self.welcomes_sentinel(uuid)
-        own = [key for key in ready if self._idle[key].sentinel == welcomes]
-        if own or welcomes or not any(map(self.welcomes_sentinel, self._in_service)):
-            return next(iter(own or ready), None)
-        return None
 
     def _answer(self, name: str, result: Result) -> None:
         self.exchange.answer.remote(name, result)

@@ -8,7 +8,7 @@ has another to start, and none ends while processes start.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.trial import Trial
@@ -20,6 +20,8 @@ TRIALS_PER_GPU = 2
 """Trials that are under way for each GPU: one that is measured, one that is measured next."""
 MOST_PROCESSES = 8
 """Of Tune's, of some 100 MB each. They pass on a few hundred results a minute at least."""
+MOST_BEHIND = 500
+"""Results that Tune may lack: it is through with them within a minute, the last of a search."""
 
 
 def num_processes(num_gpus: int, most_repeats: int) -> int:
@@ -44,9 +46,14 @@ def name_of(key: Key) -> str:
 
 
 class Turnover:
-    """Trials that Tune is to start, and answers that end those that it has."""
+    """Trials that Tune is to start, and answers that end those that it has.
+
+    ``unknown`` is what Tune does not know of yet, in its order.
+    """
 
     def __init__(self) -> None:
+        self.unknown: deque[Key] = deque()
+        self._most_behind = MOST_BEHIND
         self._ready: deque[Key] = deque()
         self._keys: dict[str, Key] = {}  # of what Tune has started and not ended, by its ids
         self._restored: set[Key] = set()  # those of an earlier run that have not yet begun again
@@ -95,10 +102,22 @@ class Turnover:
             self._starting.add(key)
         return key
 
-    def restore(self, begun: Mapping[str, Key]) -> None:
-        """Note what Tune goes on with by itself, by its ids."""
+    def go_on_from(self, ended: Iterable[Key], unfinished: Iterable[Key]) -> None:
+        """Have Tune learn what an earlier run has ended and begun; GPUs do not wait for that."""
+        self.unknown.extend(ended)
+        self._most_behind += len(self.unknown)
+        self.unknown.extend(unfinished)
+
+    def restore(self, begun: Mapping[str, Key], ended: Iterable[Key]) -> None:
+        """Note what Tune goes on with by itself, by its ids, and what it knows the end of."""
         self._keys = dict(begun)
         self._restored = set(begun.values())
+        known = self._restored.union(ended)
+        self.unknown = deque(key for key in self.unknown if key not in known)
+
+    def num_too_late(self, num_open: int) -> int:
+        """Return how many results too many Tune does not know, with so many to come."""
+        return max(0, len(self.unknown) - num_open - self._most_behind)
 
     def has(self, key: Key) -> bool:
         """Whether a trial of an earlier run is yet to ask for this."""
@@ -133,17 +152,17 @@ class Turnover:
         self._live.discard(key)
         return name, result
 
-    def followed(self, untold: deque[Key], most: int) -> Iterator[tuple[str, Result]]:
-        """Have Tune start what it is yet to be told, as far as it may have ``most`` trials.
+    def followed(self, most: int) -> Iterator[tuple[str, Result]]:
+        """Have Tune start what it does not know, as far as it may have ``most`` trials.
 
         Yields:
             Answers of trials that another follows, and of those that are too many.
         """
-        while untold and self.num_live < most:
-            self.add(untold.popleft())
-        while self.can_release and (untold or self.num_live > most):
+        while self.unknown and self.num_live < most:
+            self.add(self.unknown.popleft())
+        while self.can_release and (self.unknown or self.num_live > most):
             if self.num_live <= most:
-                self.add(untold.popleft())
+                self.add(self.unknown.popleft())
             yield self.release()
 
     def release_all(self) -> list[tuple[str, Result]]:

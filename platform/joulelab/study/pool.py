@@ -73,7 +73,7 @@ class WorkerPool(ABC):
 
     @property
     def _has_more(self) -> bool:
-        return bool(self._schedule.unfinished) or not self._source.is_done
+        return self._schedule.has_unfinished or not self._source.is_done
 
     @abstractmethod
     def _measure(self, must_stop: Callable[[], bool]) -> Iterator[PoolEvent]:

@@ -124,6 +124,11 @@ class Schedule:
         return frozenset(self._strikes)
 
     @property
+    def has_unfinished(self) -> bool:
+        """Whether trials wait, or are out on a GPU."""
+        return bool(self._out or self._waiting)
+
+    @property
     def unfinished(self) -> tuple[Trial, ...]:
         """Trials that wait, or are out on a GPU."""
         return tuple(w.trial for w in (*self._out.values(), *self._waiting))
@@ -143,8 +148,7 @@ class Schedule:
 
     def take(self, uuid: str) -> Trial | None:
         """Give ``uuid`` the next trial that it may do; ``None`` if there is none for it."""
-        allowed = [w for w in self._waiting if self._may_do(w, uuid)]
-        given = self._first_of(allowed, uuid)
+        given = self._next_for(uuid)
         if given is None:
             return None
         self._waiting.remove(given)
@@ -160,15 +164,17 @@ class Schedule:
             trial = self.take(uuid)
         return trial
 
-    def _first_of(self, allowed: Sequence[_Waiting], uuid: str) -> _Waiting | None:
+    def _next_for(self, uuid: str) -> _Waiting | None:
         """Return what is next, but sentinels first to those that are to begin with one."""
-        sentinels = [waiting for waiting in allowed if waiting.trial.sentinel]
+        allowed = (w for w in self._waiting if self._may_do(w, uuid))
+        if not self._untied:
+            return next(allowed, None)  # all of a long plan need not be looked at
+        sentinels = [w for w in self._waiting if w.trial.sentinel and self._may_do(w, uuid)]
         if uuid in self._untied and sentinels:
             return sentinels[0]
         waiting_for = [u for u in self._untied if any(self._fits(w, u) for w in sentinels)]
         are_kept = uuid not in self._untied and len(sentinels) <= len(waiting_for)
-        free = (w for w in allowed if not (are_kept and w.trial.sentinel))
-        return next(free, None)
+        return next((w for w in allowed if not (are_kept and w.trial.sentinel)), None)
 
     def _fits(self, waiting: _Waiting, uuid: str) -> bool:
         return waiting.trial.fits(self._products.get(uuid))

@@ -1,7 +1,7 @@
 """The queue of a search: trials that a strategy asks for, and is told of as they end."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -92,6 +92,7 @@ class SearchQueue(StudyTrials):
         self._number = 0
         self._since_sentinel: dict[str, int] = {}
         self._watched: set[str] = set()  # GPUs that were given a sentinel
+        self._taken: dict[str, str] = {}  # the GPU of each trial that one has
         self._num_gpus = self._num_sentinels = 0
         self._has_nothing = False
 
@@ -162,6 +163,18 @@ class SearchQueue(StudyTrials):
         """Whether a sentinel that was begun is better measured by this GPU than by others."""
         return uuid not in self._watched or self.is_due(uuid)
 
+    def first_for(self, uuid: str, ready: Sequence[Trial], uuids: Collection[str]) -> Trial | None:
+        """Return what a GPU measures next; sentinels are for GPUs that welcome one, if any does."""
+        welcomes = self.welcomes_sentinel(uuid)
+        own = [trial for trial in ready if trial.sentinel == welcomes]
+        if own or welcomes or not any(map(self.welcomes_sentinel, uuids)):
+            return next(iter(own or ready), None)
+        return None
+
+    def has_none(self, uuid: str) -> bool:
+        """Whether a GPU has no trial without a result."""
+        return uuid not in self._taken.values()
+
     @property
     def most_out(self) -> float:
         """How many trials may be under way at once, besides what the pool gives a GPU ahead."""
@@ -181,6 +194,7 @@ class SearchQueue(StudyTrials):
 
     def note_taken(self, trial: Trial, uuid: str) -> None:
         """Note which GPU measures a trial."""
+        self._taken[trial.name] = uuid
         since = 0 if trial.sentinel else self._since_sentinel.get(uuid, 0) + 1
         self._since_sentinel[uuid] = since
         if trial.sentinel:
@@ -215,6 +229,7 @@ class SearchQueue(StudyTrials):
 
     def settle(self, trial: Trial, outcome: Outcome) -> None:
         """Note what came of a trial that needs no further try, and tell the strategy."""
+        self._taken.pop(trial.name, None)
         self._tell(self.scored(outcome))
 
     def begin(

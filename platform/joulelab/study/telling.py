@@ -129,8 +129,13 @@ def _ended_trial(measured: Sequence[Measurement], outcome: Outcome) -> EndedTria
     )
 
 
+MOST_RUNNING = 128
+"""Trials at once up to which every event is written, which takes longer the more they are."""
+_WRITE_S = 1.0
+
+
 class StateKeeper:
-    """Writes the state of a study with every event; call it with each.
+    """Writes the state of a study with every event, if many run once a second; call it with each.
 
     Args:
         study: Name of the study.
@@ -155,13 +160,16 @@ class StateKeeper:
         self._on_event = on_event
         self._clock = clock
         self._is_mute = False
+        self._written_unix_s = 0.0
 
     def __call__(self, event: StudyEvent) -> None:
         """Take note of an event, and pass it on."""
         changed = self._after(event)
         if changed is not self.state:
             self.state = replace(changed, updated_unix_s=self._clock())
-            self._write()
+            since_s = self.state.updated_unix_s - self._written_unix_s
+            if len(self.state.running) <= MOST_RUNNING or since_s >= _WRITE_S:
+                self._write()
         self._on_event(event)
 
     def close(self) -> None:
@@ -212,6 +220,7 @@ class StateKeeper:
     def _write(self) -> None:
         if self._is_mute:
             return
+        self._written_unix_s = self.state.updated_unix_s
         try:
             write_state(self._folder, self.state)
         except TrackingError as error:  # whoever watches sees less; the results are elsewhere

@@ -102,7 +102,7 @@ def made_once(path: Path, make: Callable[[], T], form: Form[T]) -> T:
     value = read_entry(path, form)
     if value is not None:
         return value
-    with _locked(path):
+    with locked(path):
         value = read_entry(path, form)
         if value is None:
             value = make()
@@ -111,7 +111,7 @@ def made_once(path: Path, make: Callable[[], T], form: Form[T]) -> T:
 
 
 @contextmanager
-def _locked(path: Path) -> Generator[None]:
+def locked(path: Path) -> Generator[None]:
     """Hold a lock that dies with its process; do without where files cannot be locked."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,17 +132,22 @@ def _version(package: str) -> str:
         return "absent"
 
 
-def cached_cost(workload: Workload[Any], folder: Path | None = None) -> WorkloadCost:
+def cached_cost(
+    workload: Workload[Any],
+    folder: Path | None = None,
+    *,
+    count: Callable[[], WorkloadCost] | None = None,
+) -> WorkloadCost:
     """Return ``workload.cost()``, from disk if it was counted before; it need not be prepared.
 
     Entries are in the user's cache folder (``$XDG_CACHE_HOME/joulelab/costs``,
     ``~/.cache/joulelab/costs`` if that is unset) unless ``folder`` is given. A workload that its
-    settings do not describe is counted anew.
+    settings do not describe is counted anew. ``count`` counts one in the place of ``cost``.
     """
     if not workload.is_defined_by_settings:
         return workload.cost()
     path = (folder or user_folder("costs")) / f"{cost_key(workload)}.json"
-    return made_once(path, workload.cost, _COST)
+    return made_once(path, count or workload.cost, _COST)
 
 
 def cost_key(workload: Workload[Any]) -> str:

@@ -4,4 +4,4 @@
 . "$(dirname "$(realpath "$0")")/settings"
 echo "$SLURMD_NODENAME $SLURM_JOB_ID ${SLURM_JOB_GPUS:-}" >>"$LAB/log/epilog.log"
 [ ! -e "$LAB/no-epilog" ] || exit 0
-PATH=$LAB/bin:$PATH exec "$LAB/home/$LAB_USER/joulelab/cluster/epilog_restore_clocks.sh"
+PATH=$LAB/bin:$PATH exec "$LAB/bin/epilog_restore_clocks.sh"

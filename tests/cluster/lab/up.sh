@@ -2,8 +2,8 @@
 # up.sh DIR [NODES]: a SLURM of its own on this machine. Root; DIR is a new folder with a short path.
 #
 # Each node has a network, host name, processes, /tmp, /run, /dev/shm and cgroups of its own, so that
-# it can lose power. DIR is the file system that they share, with a copy of the code for a user who is
-# not root. `down.sh DIR` ends everything.
+# it can lose power. DIR is the file system that they share, with a copy of the code for each of two
+# users who are not root. `down.sh DIR` ends everything.
 #
 # VENV is the environment with joulelab, PYTHON_HOME has its interpreter; both may lie under /root.
 set -euo pipefail
@@ -13,19 +13,25 @@ repo=$(realpath "$here/../../..")
 mkdir -p "$lab"/{bin,etc,log,run,state,spool,dev,home}
 chmod 755 "$lab"
 cp "$here"/{node_up.sh,node_init.sh,on.sh,as_user.sh,epilog.sh} "$lab"
-cp "$here/nvidia-smi" "$lab/bin"
+cp "$here/nvidia-smi" "$repo/cluster/epilog_restore_clocks.sh" "$lab/bin"
 printf '%s=%q\n' LAB "$lab" NODES "$nodes" VENV "${VENV:-$repo/.venv}" \
-    PYTHON_HOME "${PYTHON_HOME:-}" LAB_USER researcher LAB_UID 30001 >"$lab/settings"
+    PYTHON_HOME "${PYTHON_HOME:-}" >"$lab/settings"
 . "$lab/settings"
 
-home=$lab/home/$LAB_USER
-mkdir -p "$home/joulelab/experiments"
-cp -a "$repo"/{cluster,platform,actors,pyproject.toml} "$home/joulelab"
-cp -a "$repo"/experiments/*.py "$home/joulelab/experiments"
-chown -R "$LAB_UID:$LAB_UID" "$home"
+cat /etc/passwd >"$lab/etc/passwd"
+cat /etc/group >"$lab/etc/group"
+uid=30001
+for user in researcher colleague; do
+    home=$lab/home/$user
+    mkdir -p "$home/joulelab/experiments"
+    cp -a "$repo"/{cluster,platform,actors,pyproject.toml} "$home/joulelab"
+    cp -a "$repo"/experiments/*.py "$home/joulelab/experiments"
+    chown -R "$uid:$uid" "$home"
+    echo "$user:x:$uid:$uid::$home:/bin/bash" >>"$lab/etc/passwd"
+    echo "$user:x:$uid:" >>"$lab/etc/group"
+    uid=$((uid + 1))
+done
 
-{ cat /etc/passwd; echo "$LAB_USER:x:$LAB_UID:$LAB_UID::$home:/bin/bash"; } >"$lab/etc/passwd"
-{ cat /etc/group; echo "$LAB_USER:x:$LAB_UID:"; } >"$lab/etc/group"
 { grep -v '^hosts:' /etc/nsswitch.conf || :; echo "hosts: files"; } >"$lab/etc/nsswitch.conf"
 {
     echo "127.0.0.1 localhost"

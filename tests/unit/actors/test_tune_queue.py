@@ -15,7 +15,7 @@ from joulelab.study.resume import History
 from joulelab.study.search_queue import Search, Sentinel
 from joulelab_actors.tune.trainable import Ask, config_of, configuration_of
 from joulelab_actors.tune.tune_queue import MOST_FAILED, TuneQueue
-from joulelab_actors.tune.turnover import MOST_PROCESSES, name_of
+from joulelab_actors.tune.turnover import MOST_BEHIND, MOST_PROCESSES, name_of
 
 IDS = count()
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
@@ -153,6 +153,51 @@ def test_tune_gets_all_trials_however_much_faster_the_gpus_are(made):
 
     assert len({*first, *then}) == len(first) + len(then) == 100
     assert most <= MOST_PROCESSES
+
+
+def of_16(queue):
+    queue._in_service = {f"gpu{number}" for number in range(16)}
+    queue._num_gpus = 16
+    return queue
+
+
+def test_gpus_wait_once_tune_is_far_behind(made):
+    """Nothing bounded what Tune had to learn yet, for which a search waits a minute at its end."""
+    queue = of_16(made(CANDIDATES * 200))
+    first, num_measured = suggested(queue), 0
+    while (trial := queue.take("gpu0")) is not None:
+        measured(queue, trial)
+        num_measured += 1
+    assert MOST_BEHIND <= num_measured <= MOST_BEHIND + MOST_PROCESSES + 32
+
+    ask(queue, *first)
+
+    assert end_answered(queue) == len(first)
+    assert queue.take("gpu0") is not None
+
+
+def test_gpus_do_not_wait_for_tune_to_learn_what_an_earlier_run_measured(made):
+    queue = of_16(made(CANDIDATES * 300, history=settled(2 * MOST_BEHIND)))
+    suggested(queue)
+
+    assert None not in [queue.take(uuid) for uuid in 2 * sorted(queue._in_service)]
+
+
+def test_a_strategy_is_asked_for_several_at_once_and_no_gpu_waits_for_that(made):
+    """One that learns thought a quarter of a second before each; on 16 GPUs they come in eights."""
+    queue = of_16(made(CANDIDATES * 20))
+    suggested(queue)
+    trials = {uuid: [queue.take(uuid), queue.take(uuid)] for uuid in sorted(queue._in_service)}
+    num_begun = queue.num_trials
+    two, one = trials["gpu0"], trials["gpu1"]
+
+    measured(queue, two[0])
+    measured(queue, one[0])
+    assert queue.num_trials == num_begun == 32
+    measured(queue, two[1])
+
+    assert queue.take("gpu0") is not None
+    assert queue.num_trials == 32 + 3
 
 
 def test_a_search_whose_budget_is_used_up_tells_tune_of_what_it_lacks_and_ends(made):

@@ -14,7 +14,7 @@ from joulelab.study.events import (
     TrialMeasured,
     TrialStarted,
 )
-from joulelab.study.telling import StateKeeper
+from joulelab.study.telling import MOST_RUNNING, StateKeeper
 from joulelab.tracking.study import STATE, RunningTrial, Trouble, read_state
 
 STARTED = StudyStarted(num_trials=12, num_skipped=4, uuids=("GPU-a", "GPU-b"))
@@ -58,6 +58,23 @@ def test_each_event_shows_at_once(keeper, tmp_path):
     ]
     assert (third.num_done, [each.uuid for each in third.running]) == (5, ["GPU-b"])
     assert first.updated_unix_s < second.updated_unix_s < third.updated_unix_s
+
+
+def test_with_many_gpus_what_they_do_shows_once_a_second(tmp_path):
+    """With 1,024 the driver wrote for 13 ms at each event, and there are a hundred a second."""
+    now_s = [100.0]
+    keeper = StateKeeper("sweep", tmp_path, clock=lambda: now_s[0])
+    for number in range(MOST_RUNNING + 2):
+        keeper(TrialStarted(trial=trial(990), uuid=f"GPU-{number}"))
+    first = read_state(tmp_path)
+    now_s[0] += 1.0
+    keeper(TrialStarted(trial=trial(990), uuid="GPU-0"))
+    second = read_state(tmp_path)
+    keeper.close()
+
+    assert len(first.running) == MOST_RUNNING
+    assert len(second.running) == MOST_RUNNING + 2
+    assert read_state(tmp_path).running == ()
 
 
 def test_what_is_tried_again_is_not_done(keeper, tmp_path):

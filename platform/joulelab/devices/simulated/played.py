@@ -12,9 +12,9 @@ from joulelab.core.energy import EnergyWindow
 from joulelab.devices.simulated.machine import Machine
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.workloads.base import Workload
-from joulelab.workloads.disk_cache import cached_cost
 from joulelab.workloads.ranks import StandIn, shares_layers
 from joulelab.workloads.sums import WaitLog
+from joulelab.workloads.tracers import lean_cost
 
 RUN_S = 0.05
 """Shorter executions are batched until a run lasts about this long."""
@@ -80,7 +80,7 @@ class PlayedWorkload(StandIn):
 
     @override
     def cost(self) -> WorkloadCost:
-        return cached_cost(self._workload)
+        return lean_cost(self._workload)
 
     def _free(self) -> None:
         for machine in self._machines:
