@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from joulelab.core.measurement import InvalidReason, Measurement
 from joulelab.core.energy import mean_u_j
+from joulelab.core.measurement import InvalidReason, Measurement
 from joulelab.errors import MeasurementError
 
 BORNE: frozenset[InvalidReason] = frozenset({"not_steady"})
