@@ -137,6 +137,7 @@ run() {
         wait "$ray" || status=$?
     done
     [ -n "$stopped" ] || publish "$RUN_DIR/failed" "Ray on $(hostname) ended with $status."
+    [ -z "${leaver:-}" ] || kill "$leaver" 2>/dev/null || true
     restore_clocks
     case "${SCRIPT_HOST:-}" in
         "" | "${SLURMD_NODENAME:-}") ;;
@@ -181,7 +182,10 @@ fi
 
 for _ in $(seq 300); do
     if [ -s "$RUN_DIR/head" ] && head=$(cat "$RUN_DIR/head") && answers "$head"; then
-        [ -z "${SLURM_JOB_ID:-}" ] || leave_with_job "$head" & # SLURM ends it with this shell
+        if [ -n "${SLURM_JOB_ID:-}" ]; then
+            leave_with_job "$head" &>/dev/null & # whoever reads this log does not wait for its sleep
+            leaver=$!
+        fi
         run ray start --address="$head" "${options[@]}"
     fi
     sleep 1
