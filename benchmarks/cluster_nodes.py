@@ -8,22 +8,16 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
-from joulelab_actors.session import NAMESPACE
+from joulelab_actors.session import LEAN, NAMESPACE
 
 _NODE = {"num_cpus": 2, "object_store_memory": 80 * 2**20, "include_log_monitor": False}
 _HEAD = {**_NODE, "include_dashboard": False, "no_monitor": True}
-_LEAN = {
-    "RAY_prestart_worker_first_driver": "0",
-    "RAY_num_workers_soft_limit": "0",
-    "RAY_enable_metrics_collection": "0",
-}
-"""As ``cluster/env.sh`` starts Ray's nodes."""
 
 
 @contextmanager
 def nodes(num_nodes: int, runtime_env: dict[str, Any] | None = None) -> Iterator[None]:
     """Hold a cluster of so many nodes and a connection to it for the length of a ``with`` block."""
-    os.environ.update(_LEAN)
+    os.environ.update(LEAN)
     cluster = Cluster(initialize_head=True, head_node_args=_HEAD)
     try:
         for _ in range(num_nodes - 1):

@@ -124,23 +124,30 @@ def _join() -> None:
         ) from error
 
 
+LEAN = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray's workers give way to every other process of the machine (niceness 15); a program that is
+    # measured must not.
+    "RAY_worker_niceness": "0",
+    # Ray starts a process for every core of the machine at once, of which a study needs a few.
+    "RAY_prestart_worker_first_driver": "0",
+    # And it keeps as many that have nothing to do, of 70 MB each.
+    "RAY_num_workers_soft_limit": "0",
+    # Nobody reads Ray's metrics, and anybody on the network could.
+    "RAY_enable_metrics_collection": "0",
+}
+"""Environment of a Ray that is started on this machine, as ``cluster/env.sh`` has it for nodes."""
+
+
 def _start_local(num_cpus: int | None, dashboard: bool) -> None:
     # Ray would announce at every start that it uses a token.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray's workers give way to every other process of the machine (niceness 15); a program that
-    # is measured must not.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    # Ray starts a process for every core of the machine at once, of which a study needs a few.
-    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
-    # And it keeps as many that have nothing to do, of 70 MB each.
-    os.environ.setdefault("RAY_num_workers_soft_limit", "0")
+    for name, value in LEAN.items():
+        os.environ.setdefault(name, value)
     # Without a token in the environment Ray writes a world-readable one into the home folder,
     # which then turns authentication on for clusters that were never told of it. Ray keeps the
     # first token for the life of the process, and so does the environment.
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    # Nobody reads Ray's metrics, and anybody on the network could.
-    os.environ.setdefault("RAY_enable_metrics_collection", "0")
     try:
         with on_loopback(), _unwatched(demand=dashboard):
             context = ray.init(

@@ -52,8 +52,8 @@ def metering_cost(
     start_s, pairs = clock.now_s(), list[tuple[float, float]]()
     while True:
         found = {}
-        order = (True, False) if len(pairs) % 2 == 0 else (False, True)  # a drift cancels
-        for is_metered in order:
+        is_first = len(pairs) % 2 == 0  # a drift cancels
+        for is_metered in (is_first, not is_first):
             with metered() if is_metered else nullcontext():
                 found[is_metered] = _unit_s(clock, run)
         pairs.append((found[True], found[False]))

@@ -67,15 +67,15 @@ class Board:
 
         ``None`` where no kernel differs: on a board without :attr:`context`, or of one alone.
         """
-        each = [replace(kernel, count=1) for kernel in kernels]
-        if not self.context or len(set(each)) < 2:
+        if not self.context:
             return None
-        seeds = {kernel: [self.seed, crc32(repr(kernel).encode())] for kernel in set(each)}
-        factors = {
-            kernel: float(np.random.default_rng(seed).normal(1.0, self.context))
-            for kernel, seed in seeds.items()
-        }
-        return np.array([factors[kernel] for kernel in each])
+        each = [replace(kernel, count=1) for kernel in kernels]
+        factors = {kernel: self._among_others(kernel) for kernel in set(each)}
+        return np.array([factors[kernel] for kernel in each]) if len(factors) > 1 else None
+
+    def _among_others(self, kernel: KernelCost) -> float:
+        random = np.random.default_rng([self.seed, crc32(repr(kernel).encode())])
+        return float(random.normal(1.0, self.context))
 
     def switch_latency_s(self, median_s: float, target_mhz: int, num_changes: int) -> float:
         """Return how long the ``num_changes``-th clock change takes, to ``target_mhz``.
