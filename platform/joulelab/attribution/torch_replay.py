@@ -29,7 +29,7 @@ _MOST_B = 4e9
 _GRAPH_S = 0.004
 _MOST_IN_GRAPH = 400
 _OVERRUN_S = 0.001
-"""A host's timer wakes up to this late, which after launches of 4 ms would be much of the pause."""
+"""The end of a pause is not left to the host's timer: how late that wakes is not known."""
 _RUN_S = 0.03
 """A unit of work of a measurement lasts about this long."""
 
