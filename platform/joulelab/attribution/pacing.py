@@ -8,8 +8,9 @@ board has about the mean power of the program, and so about its clock. No setter
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from joulelab.attribution.profile import PhaseProfile, first_phases
+from joulelab.attribution.profile import PhaseProfile, first_phases, that_matter
 from joulelab.core.measurement import Measurement
 from joulelab.tracing.program import LINKS_AWAKE
 
@@ -17,6 +18,10 @@ _LOWERED = 0.98
 """A clock below this share of the program's is another one: two steps of an H100."""
 _LEAST_POWER = 0.75
 """Share of its power alone down to which pauses bring a kernel: no limit is near any more."""
+
+_PACED = 0.95
+"""Share of a phase's energy above static whose kernels are paced, if they are slowed: the law of
+voltage, which the rest is left to, is up to 15 % off (experiments/results/h200_pauses)."""
 
 ClockFactor = Callable[[float | None, float | None], float]
 """Energy above static at one SM clock over that at another, in MHz."""
@@ -47,34 +52,71 @@ class Means:
         )
 
 
-def pauses_s(
+class Pause(NamedTuple):
+    """What a device rests after each launch of a kernel."""
+
+    duration_s: float
+    sm_clock_mhz: float  # that the kernel shall have, and clocks of the pause are counted at
+
+
+def pauses(
     alone: Mapping[str, Measurement],
     measured: Mapping[str, Measurement],
     profiles: Sequence[PhaseProfile],
     factor: ClockFactor,
-) -> Mapping[str, float]:
-    """Return the pause after a launch, in seconds, of each kernel whose clock alone was lowered.
+) -> Mapping[str, Pause]:
+    """Return the pause after a launch of each kernel that matters and whose clock was lowered.
 
     ``alone`` are replays by kernel, ``measured`` the program by phase.
     """
     # Links are awake whatever the clock is.
-    found = {
-        name: _pause_s(alone[name], measured[phase], factor)
-        for name, phase in first_phases(profiles).items()
-        if name in alone and name != LINKS_AWAKE
+    means = {
+        name: own
+        for name, read in alone.items()
+        if name != LINKS_AWAKE and (own := _Alone.of(read)) is not None
     }
-    return {name: pause_s for name, pause_s in found.items() if pause_s is not None}
+    asked = set(that_matter([_joules(profile, means) for profile in profiles], _PACED))
+    runs = {phase: Means.of(program) for phase, program in measured.items()}
+    return {
+        name: Pause(means[name].rests_s(run, factor), run.sm_clock_mhz)
+        for name, phase in first_phases(profiles).items()
+        if name in asked and (run := runs[phase]) and means[name].is_slowed(run)
+    }
 
 
-def _pause_s(alone: Measurement, program: Measurement, factor: ClockFactor) -> float | None:
-    kernel, run = Means.of(alone), Means.of(program)
-    if kernel is None or run is None or alone.idle is None:
-        return None
-    if kernel.sm_clock_mhz >= _LOWERED * run.sm_clock_mhz:
-        return None
-    static_w = alone.idle.power_w
-    joules = (kernel.power_w - static_w) * kernel.time_s
-    joules *= factor(run.sm_clock_mhz, kernel.sm_clock_mhz)
-    busy_s = kernel.time_s * kernel.sm_clock_mhz / run.sm_clock_mhz
-    power_w = min(kernel.power_w, max(run.power_w, _LEAST_POWER * kernel.power_w))
-    return max(0.0, joules / (power_w - static_w) - busy_s)
+def _joules(profile: PhaseProfile, alone: Mapping[str, "_Alone"]) -> Mapping[str, float]:
+    """Return what each distinct kernel of a phase takes above static power."""
+    joules: dict[str, float] = {}
+    for call in profile.calls:
+        if call.kernel in alone:
+            joules[call.kernel] = joules.get(call.kernel, 0.0) + alone[call.kernel].launch_j
+    return joules
+
+
+class _Alone(NamedTuple):
+    """A kernel back to back."""
+
+    read: Means
+    static_w: float
+
+    @classmethod
+    def of(cls, measurement: Measurement) -> "_Alone | None":
+        read = Means.of(measurement)
+        idle = measurement.idle
+        return None if read is None or idle is None else cls(read, idle.power_w)
+
+    @property
+    def launch_j(self) -> float:
+        """Energy of a launch above static power."""
+        return (self.read.power_w - self.static_w) * self.read.time_s
+
+    def is_slowed(self, run: Means) -> bool:
+        return self.read.sm_clock_mhz < _LOWERED * run.sm_clock_mhz
+
+    def rests_s(self, run: Means, factor: ClockFactor) -> float:
+        """Return how long it rests after a launch, so that it has the power of a program."""
+        own = self.read
+        joules = self.launch_j * factor(run.sm_clock_mhz, own.sm_clock_mhz)
+        busy_s = own.time_s * own.sm_clock_mhz / run.sm_clock_mhz
+        power_w = min(own.power_w, max(run.power_w, _LEAST_POWER * own.power_w))
+        return max(0.0, joules / (power_w - self.static_w) - busy_s)

@@ -94,11 +94,11 @@ def rough_j(cost: KernelCost) -> float:
     return cost.flop * _FLOP_J + cost.dram_b * _BYTE_J + _LAUNCH_J
 
 
-def that_matter(phases: Iterable[Mapping[str, float]]) -> list[str]:
-    """Return the names that cover :data:`COVERED` of the energy of every phase."""
+def that_matter(phases: Iterable[Mapping[str, float]], covered: float = COVERED) -> list[str]:
+    """Return the names that cover a share of the energy of every phase."""
     kept: dict[str, None] = {}
     for joules in phases:
-        left_j = (1 - COVERED) * sum(joules.values())
+        left_j = (1 - covered) * sum(joules.values())
         for name in sorted(joules, key=lambda name: joules[name]):
             left_j -= joules[name]
             if left_j < 0:

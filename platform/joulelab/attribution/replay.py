@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from typing_extensions import override
 
+from joulelab.attribution.pacing import Pause
 from joulelab.attribution.profile import SPARSE_S, cost_name, rough_j, that_matter
 from joulelab.attribution.traced import traced_program
 from joulelab.core.configuration import KnobValue
@@ -37,8 +38,8 @@ class ReplaySettings:
         knobs: Its knobs as JSON: {"model": "tinyllama"}.
         phases: Its phases, with commas between; empty for all.
         known: Kernels that are not to be replayed, one a line.
-        pauses: Seconds without work after each launch by kernel, as JSON. If there are any, no
-            other kernel is replayed.
+        pauses: By kernel as JSON, the seconds without work after each launch and the SM clock in
+            MHz at which they are counted. If there are any, no other kernel is replayed.
         tensor_parallel: GPUs that share the program, all of which launch the same kernels.
     """
 
@@ -56,11 +57,8 @@ class Player(Protocol):
     def names(self) -> Sequence[str]:
         """Return the distinct kernels that matter and can be replayed."""
 
-    def launch(self, name: str, pause_s: float = 0.0) -> int:
-        """Launch a kernel some thousand times, to the end; return how often.
-
-        The device rests ``pause_s`` for every launch, after some ms of them each time.
-        """
+    def launch(self, name: str, pause: Pause | None = None) -> int:
+        """Launch a kernel some thousand times, resting after each; return how often."""
 
     def close(self) -> None:
         """Free what it holds."""
@@ -75,7 +73,8 @@ class Replay(Workload[ReplaySettings]):
 
     def __init__(self, settings: ReplaySettings) -> None:
         super().__init__(settings)
-        self._pauses_s: Mapping[str, float] = json.loads(settings.pauses)
+        asked: Mapping[str, tuple[float, float]] = json.loads(settings.pauses)
+        self._pauses = {name: Pause(*pair) for name, pair in asked.items()}
         self._player: Player | None = None
         self._costs: Mapping[str, KernelCost] | None = None
         self._parameter_b = 0.0
@@ -132,7 +131,7 @@ class Replay(Workload[ReplaySettings]):
     def run(self, phase: str) -> float:
         if self._player is None:
             raise ConfigError("A replay must be prepared before it runs.")
-        return float(self._player.launch(phase, self._pauses_s.get(phase, 0.0)))
+        return float(self._player.launch(phase, self._pauses.get(phase)))
 
     @override
     def close(self) -> None:
@@ -150,11 +149,13 @@ class Replay(Workload[ReplaySettings]):
     def _launches(self, name: str, cost: KernelCost) -> PhaseCost:
         is_sparse = name == LINKS_AWAKE
         launches = 3 if is_sparse else max(1, round(_PLAYED_J / rough_j(cost)))
+        pause = self._pauses.get(name)
+        pause_s = SPARSE_S if is_sparse else 0.0 if pause is None else pause.duration_s
         return PhaseCost(
             phase=name,
             work=float(launches),
             kernels=(replace(cost, count=launches),),
-            wait_s=launches * (SPARSE_S if is_sparse else self._pauses_s.get(name, 0.0)),
+            wait_s=launches * pause_s,
             num_graphs=1,
             parameter_b=self._parameter_b,
             num_devices=self.settings.tensor_parallel,
@@ -189,7 +190,7 @@ class Replay(Workload[ReplaySettings]):
         return self._costs
 
     def _is_asked(self, name: str) -> bool:
-        return not self._pauses_s or name in self._pauses_s
+        return not self._pauses or name in self._pauses
 
     @property
     def _skipped(self) -> frozenset[str]:

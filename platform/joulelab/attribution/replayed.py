@@ -88,12 +88,15 @@ class Replayed(Pricing):
             *(read.energy_per_unit_u_j, _idle_u_w(read) * read.time_per_unit_s),
             *(CONTEXT * dynamic_j, abs(dynamic_j - launch_j) / 2, _LEAST_J),
         )
-        pauses_s = self._replays.pauses_s
-        time_s = min(
-            one.time_per_unit_s - (pauses_s[name] if one is self._replays.paced.get(name) else 0.0)
+        return _Alone(dynamic_j, float(np.linalg.norm(parts_j)), self._time_s(name, reads))
+
+    def _time_s(self, name: str, reads: list[Measurement]) -> float:
+        """Return the shortest time of a launch, without the pause that followed it."""
+        paced = self._replays.paced.get(name)
+        return min(
+            one.time_per_unit_s - (self._replays.pauses[name].duration_s if one is paced else 0.0)
             for one in reads
         )
-        return _Alone(dynamic_j, float(np.linalg.norm(parts_j)), time_s)
 
     def _at_clock(
         self, reads: list[Measurement], clock_mhz: float | None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from joulelab.attribution.metered import by_board
-from joulelab.attribution.pacing import ClockFactor, pauses_s
+from joulelab.attribution.pacing import ClockFactor, Pause, pauses
 from joulelab.attribution.profile import PhaseProfile
 from joulelab.attribution.replay import Replay, ReplaySettings
 from joulelab.bench import Bench
@@ -19,7 +19,7 @@ from joulelab.workloads import WORKLOADS
 REPLAY = Procedure(
     idle_s=3.0,
     warmup_min_s=0.3,
-    warmup_max_s=0.4,
+    warmup_max_s=0.3,
     window_s=0.25,
     min_windows=2,
     limit_s=0.6,
@@ -38,7 +38,7 @@ class Replays:
     measured: Mapping[str, Measurement] = field(default_factory=dict)  # back to back
     # Those that the power limit slows alone, again with pauses, and the pause after each launch.
     paced: Mapping[str, Measurement] = field(default_factory=dict)
-    pauses_s: Mapping[str, float] = field(default_factory=dict)
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
 
     def by_board(self, num_boards: int) -> "list[Replays]":
         """Return what was measured on each board."""
@@ -53,7 +53,7 @@ class Replays:
         return Replays(
             measured={**self.measured, **other.measured},
             paced={**self.paced, **other.paced},
-            pauses_s={**self.pauses_s, **other.pauses_s},
+            pauses={**self.pauses, **other.pauses},
         )
 
 
@@ -94,12 +94,10 @@ class Replayer:
         )
         found = Replays(measured=self._measured(settings, configuration.point))
         (first, *_) = found.by_board(self._num_boards)
-        if pauses := pauses_s(first.measured, measured, profiles, factor):
-            paced = self._measured(
-                replace(settings, pauses=json.dumps(pauses)), configuration.point
-            )
+        if asked := pauses(first.measured, measured, profiles, factor):
+            paced = self._measured(replace(settings, pauses=json.dumps(asked)), configuration.point)
             valid = {name: one for name, one in paced.items() if one.valid}
-            found = replace(found, paced=valid, pauses_s={name: pauses[name] for name in valid})
+            found = replace(found, paced=valid, pauses={name: asked[name] for name in valid})
         self._known[configuration.point] = known = known.and_those_of(found)
         return known
 

@@ -135,7 +135,7 @@ class Session:
             provenance=first.provenance,
             replays=replays.measured,
             paced=replays.paced,
-            pauses_s=replays.pauses_s,
+            pauses_s={name: pause.duration_s for name, pause in replays.pauses.items()},
             metering=metering,
             seconds=self._device.clock.now_s() - started_s,
             notes=tuple(notes),

@@ -7,7 +7,7 @@ import pytest
 from planted_attributions import attribute
 
 from joulelab.attribution import replayer
-from joulelab.attribution.pacing import pauses_s
+from joulelab.attribution.pacing import Pause, pauses
 from joulelab.attribution.replayed import Replayed, clock_factor
 from joulelab.attribution.replayer import Replays
 from joulelab.hardware import GPUS
@@ -23,10 +23,10 @@ def found(tmp_path_factory):
 
     def seen(measured, *others):
         alone.update(measured)
-        return pauses_s(measured, *others)
+        return pauses(measured, *others)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(replayer, "pauses_s", seen)
+        patched.setattr(replayer, "pauses", seen)
         attribution, _ = attribute(tmp_path_factory.mktemp("paced"), knobs=KNOBS, gpu=GPU)
     return attribution, alone
 
@@ -78,14 +78,32 @@ def pauses_of(found, **observed):
     read = replace(alone[name], observed=replace(alone[name].observed, **observed))
     profiles = [phase.profile for phase in attribution.phases]
     factor = partial(clock_factor, GPUS[GPU])
-    return pauses_s({name: read}, attribution.measured, profiles, factor)
+    return pauses({name: read}, attribution.measured, profiles, factor)
 
 
 def test_what_is_slower_the_more_rests_the_longer(found):
     (much,) = pauses_of(found, sm_clock_mhz=1200.0).values()
     (little,) = pauses_of(found, sm_clock_mhz=1700.0).values()
 
-    assert much > little > 0
+    assert much.duration_s > little.duration_s > 0
+    assert much.sm_clock_mhz == found[0].measured["prefill"].observed.sm_clock_mhz
+
+
+def test_what_hardly_matters_in_its_phase_is_left_to_the_law_of_voltage(found):
+    attribution, alone = found
+    name = next(iter(slowed(found)))
+    brief = tuple(replace(each, work=1e4 * each.work) for each in alone[name].windows)
+    profiles = [phase.profile for phase in attribution.phases]
+    factor = partial(clock_factor, GPUS[GPU])
+
+    others = pauses(
+        {**alone, name: replace(alone[name], windows=brief)},
+        attribution.measured,
+        profiles,
+        factor,
+    )
+
+    assert others.keys() == slowed(found).keys() - {name}
 
 
 @pytest.mark.parametrize("clock_mhz", [None, 1980.0])
@@ -104,7 +122,9 @@ def test_a_kernel_is_priced_between_the_clocks_at_which_it_was_read(found, paced
     attribution, alone = found
     name = next(iter(slowed(found)))
     slow, paced = at_clock(alone[name], 1580.0), at_clock(attribution.paced[name], paced_mhz)
-    replays = Replays(measured={name: slow}, paced={name: paced}, pauses_s={name: 1e-4})
+    replays = Replays(
+        measured={name: slow}, paced={name: paced}, pauses={name: Pause(1e-4, 1980.0)}
+    )
     profiles = [phase.profile for phase in attribution.phases]
     factor = partial(clock_factor, GPUS[GPU])
 

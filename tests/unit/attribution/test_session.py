@@ -89,7 +89,9 @@ def test_classes_need_no_replay_and_are_less_sure(replayed, by_classes):
     sure, unsure = replayed[0].phase("prefill"), by_classes[0].phase("prefill")
 
     assert by_classes[0].replays == {}
-    assert by_classes[0].seconds < replayed[0].seconds / 2
+    # What a replay takes longer is its kernels, a second of each.
+    spared_s = replayed[0].seconds - by_classes[0].seconds
+    assert spared_s > 1.0 * len(replayed[0].replays)
     assert unsure.by_component[0].energy_u_j > sure.by_component[0].energy_u_j
 
 
