@@ -1,17 +1,20 @@
 """Measure what is to be known of one board in one machine, once."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import hypot
 from random import Random
-from statistics import fmean, pvariance
-from typing import Any
+from statistics import pvariance
+from time import sleep
+from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
+from joulelab.core.cost import PhaseCost, WorkloadCost
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
@@ -25,24 +28,28 @@ from joulelab.provenance import collect_provenance
 from joulelab.running.step_response import RIDGE, measure_lags, ridge_of
 from joulelab.sampling.calibration import calibrate
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.base import choices_of
+from joulelab.workloads.base import Workload, choices_of
 
 QUICK = Procedure(pace="quick", idle_s=0.0)
 IDLE = Procedure(idle_s=10.0, warmup_min_s=0.5, warmup_max_s=1.0, window_s=0.5, limit_s=2.0)
 """For the idle window alone, in a process that has a context."""
-WARMING = Procedure(
-    idle_s=0.0, warmup_min_s=0.5, warmup_max_s=0.5, window_s=1.0, min_windows=45, limit_s=50.0
+HEATING = Procedure(
+    idle_s=0.0, warmup_min_s=25.0, warmup_max_s=25.0, window_s=1.0, min_windows=2, limit_s=3.0
 )
-"""From a cool board on: what power does while temperature rises."""
+COOLING = Procedure(
+    idle_s=0.0, warmup_min_s=0.5, warmup_max_s=0.5, window_s=0.5, min_windows=50, limit_s=30.0
+)
+"""What power does while temperature falls, of a board that waits after a load: of an H200 five
+kelvins in the first seconds. Under a load temperature and clock change at once, or neither does."""
 LOADS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gemm", {"precision": "fp32", "n": 4096}),
     ("stream", {}),
 )
 """One that is bound by units and one by memory; most boards run both below their limit."""
 NUM_CLOCKS = 24
-_WARMING_UP = ("not_steady", "thermal_drift")
-_COOL_S = 20.0
-_LEAST_RISE_C = 2.0
+_COOLING_DOWN = ("not_steady", "thermal_drift")
+_WAITING, _WAIT_S = "waiting", 0.05
+_LEAST_RANGE_C = 2.0
 _SURE = 3.0
 """A slope of fewer standard uncertainties is not told from none."""
 
@@ -55,7 +62,7 @@ def measure_board(
     host: Callable[[], Sequence[Fact]] = tuple,
     report: Callable[[str], object] = lambda what: None,
 ) -> BoardFacts:
-    """Measure one board, in some six minutes of it; nothing else may run on it.
+    """Measure one board, in some minutes of it; nothing else may run on it.
 
     Args:
         device: The board, without a context of this process.
@@ -145,17 +152,12 @@ class _Board:
         yield Fact(name=name, value=power_w, u=idle.power_u_w)
 
     def leakage(self) -> Iterator[Fact]:
-        """Yield by how much the power of a load grows by temperature, all else being equal."""
-        found = Fact(name="leakage_w_per_k")
-        for load, knobs in LOADS:
-            if found.value is None:
-                self._report(f"{load} on a board that warms up")
-                self._device.clock.sleep_s(_COOL_S)
-                (record,) = self._measured(load, knobs, procedure=WARMING)
-                now = leakage_of(record)
-                why = "; ".join(filter(None, (found.reason, f"{load}: {now.reason}")))
-                found = now if now.value is not None else replace(now, reason=why)
-        yield found
+        """Yield by how much the power of a board that waits grows by temperature."""
+        self._report("A board that cools down")
+        self._measured("gemm", {"precision": "fp16"}, procedure=HEATING)
+        WORKLOADS.programs.hold(_WAITING, Waiting)
+        (record,) = self._measured(_WAITING, {}, procedure=COOLING)
+        yield leakage_of(record)
 
     def rates(self) -> Iterator[Fact]:
         """Yield what memory and units achieve at the driver's own clocks."""
@@ -208,34 +210,64 @@ def _configuration(
     return Configuration.of(load, WORKLOADS[load].from_knobs(knobs).settings, point)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingSettings:
+    """Leave the board alone."""
+
+
+class Waiting(Workload[WaitingSettings]):
+    """Does nothing on a board that keeps its context."""
+
+    settings_type: ClassVar = WaitingSettings
+    unit: ClassVar[str] = "wait"
+    phases: ClassVar[tuple[str, ...]] = (_WAITING,)
+
+    @override
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
+    @override
+    def run(self, phase: str) -> float:
+        sleep(_WAIT_S)
+        return 1.0
+
+    @override
+    def close(self) -> None:
+        """There is nothing to free."""
+
+    @override
+    def cost(self) -> WorkloadCost:
+        phase = PhaseCost(phase=_WAITING, work=1.0, kernels=(), wait_s=_WAIT_S)
+        return WorkloadCost(unit=self.unit, phases=(phase,), resident_b=0.0)
+
+
 def leakage_of(record: Record) -> Fact:
-    """Return how power grows with temperature over the windows of a board that warms up.
+    """Return how power changes with temperature over the windows of a board that cools down.
 
     That windows trend is what is looked for; anything else that is wrong with them is not.
     """
     name, found = "leakage_w_per_k", record.measurement
-    wrong = [each for each in found.findings if each.reason not in _WARMING_UP]
+    wrong = [each for each in found.findings if each.reason not in _COOLING_DOWN]
     if wrong or not found.windows:
         return Fact(name=name, reason=_reason(found))
-    if found.observed.power_cap_share:
-        return Fact(name=name, reason="the power limit held the load")
     seen = [(look.at_s, look.state.temperature_c) for look in record.course.looks]
-    heat_c, power_w = [], []
-    for window in found.windows:
-        stop_s = window.start_s + window.duration_s
-        within = [c for at_s, c in seen if c is not None and window.start_s <= at_s <= stop_s]
-        if within:
-            heat_c.append(fmean(within))
-            power_w.append(window.energy_j / window.duration_s)
-    if not heat_c or max(heat_c) - min(heat_c) < _LEAST_RISE_C:
-        rise = f"{max(heat_c) - min(heat_c):.1f}" if heat_c else "no"
-        return Fact(name=name, reason=f"{rise} kelvin of warming, of {_LEAST_RISE_C:g} at least")
+    known = [(at_s, celsius) for at_s, celsius in seen if celsius is not None]
+    middles_s = [window.start_s + window.duration_s / 2 for window in found.windows]
+    heat_c = np.interp(middles_s, *np.array(known).T) if known else np.zeros(1)
+    range_c = float(np.ptp(heat_c))
+    if range_c < _LEAST_RANGE_C:
+        return Fact(
+            name=name, reason=f"{range_c:.1f} kelvin of cooling, of {_LEAST_RANGE_C:g} at least"
+        )
+    power_w = [window.energy_j / window.duration_s for window in found.windows]
     slope, u = line_slope_and_u(heat_c, power_w)
     if slope < _SURE * u:
         return Fact(name=name, reason=f"{slope:.2g} ± {u:.1g} W per kelvin, which may be none")
-    # Readings are of whole degrees, which flattens a slope over few of them.
+    # Readings are of whole degrees, which flattens a slope over few of them; by how much is half
+    # believed, as rounding is not quite random.
     flattened = 1 / 12 / pvariance(heat_c)
-    return Fact(name=name, value=slope, u=hypot(u, flattened * slope))
+    slope /= 1 - flattened
+    return Fact(name=name, value=float(slope), u=hypot(u, flattened / 2 * slope))
 
 
 def _clock_point(load: str, clock_mhz: int, found: Measurement) -> ClockPoint:

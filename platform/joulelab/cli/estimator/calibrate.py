@@ -44,7 +44,7 @@ class Calibrate(Printing):
         device: The device, as `joulelab processors` lists it; for --board how to talk to the GPU:
             nvml, dcgm, smi or simulated, by default the best that finds one.
         host: Measure what launching kernels takes on this machine instead, in a few seconds.
-        board: Measure one GPU and this machine, in some six minutes in which nothing else may run
+        board: Measure one GPU and this machine, in some five minutes in which nothing else may run
             on it: sensors and their delay, idle power, leakage, what memory and units achieve, what
             launching takes, and where clocks may be set power over clocks and the knee of voltage.
         uuid: For --board, which GPU; by default the first.
