@@ -13,14 +13,18 @@ BORNE: frozenset[InvalidReason] = frozenset({"not_steady"})
 """Findings that leave energy and time of the windows known: a host whose pace drifts makes energy
 per unit drift, by static power over longer gaps, which attribution tells apart."""
 
+REPEATS_U = 0.002
+"""What repeats of a program on one board differ by, relative, beyond what windows of one show: ten
+loads of an H100, whose seconds in 60 spells scattered by 0.3 % at least."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metered:
     """Energy and time per unit of work."""
 
     energy_j: float
-    # Its standard uncertainty where its time is known: windows that took longer used more static
-    # energy, which is no scatter of what kernels take.
+    # Its standard uncertainty, of repeats too, where its time is known: windows that took longer
+    # used more static energy, which is no scatter of what kernels take.
     energy_u_j: float
     time_s: float
     note: str = ""  # what is not as it should be, in a sentence; empty if all is
@@ -35,9 +39,11 @@ class Metered:
         require_metered(read)
         work = sum(window.work for window in read.windows)
         dynamic_j = [(w.energy_j - static_w * w.duration_s) / w.work for w in read.windows]
+        energy_j = sum(window.energy_j for window in read.windows) / work
+        seen_u_j = max(mean_u_j(read.windows, dynamic_j))
         return cls(
-            energy_j=sum(window.energy_j for window in read.windows) / work,
-            energy_u_j=max(mean_u_j(read.windows, dynamic_j)),
+            energy_j=energy_j,
+            energy_u_j=float(np.hypot(seen_u_j, REPEATS_U * energy_j)),
             time_s=sum(window.duration_s for window in read.windows) / work,
             note=" ".join(f"{read.phase}: {finding.detail}" for finding in read.findings),
         )
