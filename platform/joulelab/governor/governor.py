@@ -226,8 +226,8 @@ class Governor(Background):
             its_block.add(one, phase, share)
             if its_block.is_on:
                 work = 1.0 if share is None else min(1.0, share)
-                is_transition = one is not seen or point != chosen
-                self.account.add(one, work * one.duration_s, is_transition=is_transition)
+                is_own = one is seen and point == chosen
+                self.account.add(one, work * one.duration_s, phase.number if is_own else None)
         self._pending.clear()
         self._last_speed = 1.0 if speed is None else min(1.0, speed)
 
