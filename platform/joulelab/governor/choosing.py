@@ -6,10 +6,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from joulelab.core.point import OperatingPoint
+from joulelab.devices.base import Device
+from joulelab.devices.knobs import check_point
+from joulelab.governor.latency import Latencies
+from joulelab.governor.law import BoardFigures
 from joulelab.governor.observing import Observation
-from joulelab.governor.outlook import Curves, Outlook, merged_time
+from joulelab.governor.outlook import Curves, Outlook, candidate_points, merged_time
 from joulelab.governor.phase import DEFAULT, Phase
 from joulelab.governor.strategy import Array, Rules, Situation, Strategy
+from joulelab.hardware import spec_for
 
 
 class Account:
@@ -148,6 +153,8 @@ class Chooser:
         self._outlook = outlook
         self._account = account
         self.transitions = Transitions()
+        limit_s = rules.latency_limit_s
+        self.latencies = None if limit_s is None else Latencies(limit_s)
         self._curves: dict[int, tuple[float, int, Curves | None]] = {}
         self.chosen: dict[int, OperatingPoint] = {}
         """What was chosen last for each phase, by its number."""
@@ -186,7 +193,8 @@ class Chooser:
         curves = self._expected(phase, now_s)
         if curves is None or self._is_stale(phase, phases, now_s):
             return DEFAULT
-        if self._account.is_long_enough and self._account.slowdown > self._rules.max_slowdown:
+        limit = self._limit(now_s)
+        if self._account.is_long_enough and self._account.slowdown > limit:
             return DEFAULT
         known = {each.number: self._kept(each) for each in phases}
         wake_s = self.transitions.wake_s(phase, curves, known)
@@ -195,7 +203,7 @@ class Chooser:
             now_s=now_s,
             phase=phase,
             curves=curves,
-            allowed=self._allowed(phase, phases, curves, wake_s),
+            allowed=self._allowed(phase, phases, curves, wake_s, limit),
             price_w=self._price_w(float(curves.power_w[0])),
             wake_s=wake_s,
             before=curves.points.index(before) if before in curves.points else 0,
@@ -203,14 +211,20 @@ class Chooser:
         position = self._strategy.choose(situation)
         return curves.points[position if situation.allowed[position] else 0]
 
+    def _limit(self, now_s: float) -> float:
+        """Return by how much the load may be slower than at the driver's own clocks."""
+        limit = self._rules.max_slowdown
+        if self.latencies is None:
+            return limit
+        return min(limit, self.latencies.room(now_s, self._account.slowdown))
+
     def _allowed(
-        self, phase: Phase, phases: list[Phase], curves: Curves, wake_s: Array
+        self, phase: Phase, phases: list[Phase], curves: Curves, wake_s: Array, limit: float
     ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         """Return at which points the limit is kept, with what is lost beside the phase.
 
         The phase is expected to keep it, and all of the load does so with 95 % probability.
         """
-        limit = self._rules.max_slowdown
         share, beside = self._account.beside(phase.number)
         allowed = (curves.time <= 1.0 + limit) & (share * (curves.time_upper - 1) <= limit - beside)
         allowed &= _share(phase, phases) * wake_s <= _WAKING_SHARE * limit
@@ -255,3 +269,17 @@ class Chooser:
 def _share(phase: Phase, phases: list[Phase]) -> float:
     """Return the share of the time that a phase, which was seen, has of that of all."""
     return phase.duration_s / max(sum(each.duration_s for each in phases), 1e-9)
+
+
+def outlook_of(device: Device, rules: Rules) -> tuple[float, Outlook]:
+    """Return the highest clock, and what is expected of phases on this board."""
+    capabilities, spec = device.capabilities(), spec_for(device.identity().name)
+    grid_mhz = capabilities.sm_clocks_mhz or (() if spec is None else spec.sm_clocks_mhz)
+    if rules.fixed_point is not None:
+        check_point(rules.fixed_point, capabilities)
+    top_mhz = float(max(grid_mhz, default=device.read_brief_state().sm_clock_mhz))
+    by_power = rules.knob == "power-limit"
+    limits_w = capabilities.power_limits_w if by_power else None
+    clocks_mhz = () if by_power else capabilities.sm_clocks_mhz
+    points = candidate_points(clocks_mhz, limits_w, rules.fixed) if limits_w or clocks_mhz else ()
+    return top_mhz, Outlook(BoardFigures.of(spec, top_mhz), points, grid_mhz or (int(top_mhz),))

@@ -10,11 +10,9 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
-from joulelab.devices.knobs import check_point
 from joulelab.errors import JouleLabError
-from joulelab.governor.choosing import Account, Chooser
+from joulelab.governor.choosing import Account, Chooser, outlook_of
 from joulelab.governor.comparison import Block, Schedule
-from joulelab.governor.law import BoardFigures
 from joulelab.governor.observing import (
     CAPPED,
     HOT,
@@ -24,10 +22,8 @@ from joulelab.governor.observing import (
     Steadiness,
     Tenants,
 )
-from joulelab.governor.outlook import Outlook, candidate_points
 from joulelab.governor.phase import DEFAULT, Phase, Recogniser
 from joulelab.governor.strategy import Rules, Strategy
-from joulelab.hardware import spec_for
 from joulelab.sampling.background import Background
 
 IN_FORCE_S = 0.15
@@ -88,7 +84,7 @@ class Governor(Background):
         self._control = control
         self._tenants = tenants
         self._observer: Observer
-        top_mhz, outlook = _outlook(device, rules)
+        top_mhz, outlook = outlook_of(device, rules)
         if not outlook.points and not self.observing_only:
             self.observing_only = f"{device.identity().name} has no {rules.knob} that can be set"
         self.recogniser = Recogniser(top_mhz)
@@ -132,6 +128,11 @@ class Governor(Background):
         """
         with self._turn:
             self._progress += num
+
+    def latency(self, latency_s: float) -> None:
+        """Report how long a request, or a token, took; any thread of the program may."""
+        if self.chooser.latencies is not None:
+            self.chooser.latencies.add(latency_s, self._clock.now_s())
 
     @override
     def _act(self, now_s: float) -> None:
@@ -283,17 +284,3 @@ class Governor(Background):
             self._point, self._since_s = DEFAULT, self._clock.now_s()
             with suppress(JouleLabError):
                 self._control.reset()
-
-
-def _outlook(device: Device, rules: Rules) -> tuple[float, Outlook]:
-    """Return the highest clock, and what is expected of phases on this board."""
-    capabilities, spec = device.capabilities(), spec_for(device.identity().name)
-    grid_mhz = capabilities.sm_clocks_mhz or (() if spec is None else spec.sm_clocks_mhz)
-    if rules.fixed_point is not None:
-        check_point(rules.fixed_point, capabilities)
-    top_mhz = float(max(grid_mhz, default=device.read_brief_state().sm_clock_mhz))
-    by_power = rules.knob == "power-limit"
-    limits_w = capabilities.power_limits_w if by_power else None
-    clocks_mhz = () if by_power else capabilities.sm_clocks_mhz
-    points = candidate_points(clocks_mhz, limits_w, rules.fixed) if limits_w or clocks_mhz else ()
-    return top_mhz, Outlook(BoardFigures.of(spec, top_mhz), points, grid_mhz or (int(top_mhz),))
