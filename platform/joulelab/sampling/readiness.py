@@ -84,6 +84,9 @@ LOOK_BACK_S = 2.0
 """How far back unit times and power are judged."""
 QUICK_LOOK_BACK_S = 0.3
 """The same right after another point: 15 of an H100's samples of 20 ms."""
+COOLING_S, COOLING_RATIO = 1.2, 1.2
+"""So long a phase is warmed up at least that follows one of so many times its power: the die is too
+hot then, in every block alike."""
 TEMPERATURE_LOOK_BACK_S = 10.0
 _FEWEST_UNITS = 3
 
@@ -129,13 +132,25 @@ def warm_up(
         even = _has_steady_power(log.trace, start_s, back_s)
         if timed or not follows:
             even = even and _has_even_times(loop, now_s, back_s)
-        steady = even and (follows or _keeps_temperature(log, start_s, now_s))
+        if follows:
+            steady = even and not _cools(log.trace, start_s, now_s)
+        else:
+            steady = even and _keeps_temperature(log, start_s, now_s)
         check_s = min(clock.now_s() + period_s, give_up_s)
     return WarmUp(duration_s=clock.now_s() - start_s, steady=steady, even=even, timed=timed)
 
 
 def _has_come(clock: Clock, at_s: float) -> bool:
     return clock.now_s() >= at_s
+
+
+def _cools(trace: PowerTrace | None, start_s: float, now_s: float) -> bool:
+    """Whether the die is still much hotter than what runs makes it, from what ran before."""
+    if trace is None or now_s >= start_s + COOLING_S:
+        return False
+    before_w = trace.power_w[(trace.t_s <= start_s) & (trace.t_s > start_s - QUICK_LOOK_BACK_S)]
+    now_w = trace.power_w[trace.t_s > now_s - QUICK_LOOK_BACK_S]
+    return bool(before_w.size and now_w.size and before_w.mean() > COOLING_RATIO * now_w.mean())
 
 
 def _keeps_temperature(log: SampleLog, start_s: float, now_s: float) -> bool:
