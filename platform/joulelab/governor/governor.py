@@ -11,7 +11,8 @@ from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
 from joulelab.errors import JouleLabError
-from joulelab.governor.choosing import Account, Chooser, outlook_of
+from joulelab.governor.account import Account
+from joulelab.governor.choosing import Chooser, outlook_of
 from joulelab.governor.comparison import Block, Schedule
 from joulelab.governor.observing import (
     CAPPED,
@@ -28,6 +29,8 @@ from joulelab.sampling.background import Background
 
 IN_FORCE_S = 0.15
 """Where no clock is set that would show, a point is in force so long after it was set."""
+CAPPED_S = 0.25
+"""The same where a power limit lowers the clock step by step after it was released."""
 _HURRY = 0.5
 """After a window of no phase, as where one ends, or one too short for the driver, the next look
 comes after so much of a period."""
@@ -211,7 +214,8 @@ class Governor(Background):
         """Whether a window shows what was set, and so tells of that point."""
         wanted_mhz = self._point.sm_clock_mhz
         if wanted_mhz is None:  # whatever its clock: the one before may still be in force
-            return self._since_s + IN_FORCE_S <= seen.start_s
+            is_capped = bool(seen.reasons & CAPPED)
+            return self._since_s + (CAPPED_S if is_capped else IN_FORCE_S) <= seen.start_s
         return seen.is_settled and abs(seen.sm_clock_mhz - wanted_mhz) <= CLOCK_TOLERANCE_MHZ
 
     def _settle_accounts(self, phase: Phase, seen: Observation, block: Block) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from joulelab.core.device import Activity, EventReason
-from joulelab.governor.choosing import Account
+from joulelab.governor.account import Account
 from joulelab.governor.observing import Observation
 
 
