@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """What a governor saves of what could be saved, on six loads that simulated GPUs play.
 
-Usage: python benchmarks/governor.py [--gpus h200_sxm a100_sxm] [--boards 1] [--duration-s 600]
+Usage: python benchmarks/governor.py [--gpus h200_sxm a100_sxm] [--boards 0 1] [--seed 1]
 
 Everything is by the simulator's own account, not by what the governor reports. A strategy's share
 is its saving of EDP over that of an oracle, which knows true times and powers, and changes the
@@ -11,12 +11,12 @@ change of phase, once the first two minutes have been learned from, is the time 
 that which most of the phase has is in force, where that is far from the one before.
 """
 
+import itertools
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -45,12 +45,14 @@ class Settings:
 
     Attributes:
         gpus: Catalogue keys of the GPUs.
-        boards: Boards of each, which differ as boards of a kind do.
+        boards: Boards of each, by number, which differ as boards of a kind do.
+        seed: Of the times that stages take.
         duration_s: How long each load is played, in virtual time.
     """
 
     gpus: tuple[str, ...] = ("h200_sxm", "a100_sxm")
-    boards: int = 1
+    boards: tuple[int, ...] = (0,)
+    seed: int = 1
     duration_s: float = 600.0
 
 
@@ -61,7 +63,7 @@ class Played:
     Attributes:
         units_s: Time of an execution of each phase.
         minutes: Executions of each phase by the end of each minute.
-        clocks_mhz: SM clock every 10 ms; empty unless asked for.
+        clocks_mhz: SM clock every 10 ms under the model; empty under others.
         cpu_share: Share of a core that the governor took, the simulated GPU's part included.
     """
 
@@ -89,7 +91,7 @@ class Played:
     def slowdowns(self, usual: "Played") -> list[float]:
         """Return by how much each minute was longer than its work takes by default."""
         marks = [_work_s(done, usual) for done in self.minutes]
-        return [60.0 / (after - before) - 1.0 for before, after in pairwise(marks)]
+        return [60.0 / (after - before) - 1.0 for before, after in itertools.pairwise(marks)]
 
     def reactions_s(self) -> list[float]:
         """Return how long each phase waited for its clock, where that was another's before."""
@@ -111,20 +113,13 @@ def _work_s(work: dict[str, float], usual: Played) -> float:
 
 
 def play(
-    store: str,
-    gpu: str,
-    board: int,
-    load: str,
-    *,
-    strategy: str | None,
-    duration_s: float,
-    sees_clocks: bool = False,
+    settings: Settings, store: str, gpu: str, board: int, load: str, *, strategy: str | None
 ) -> Played:
     """Play a load on a fresh board, under a strategy or the driver alone."""
     driver = DriverStore(store).create(gpu, board)
     device = SimulatedDevice(driver)
     played = SimulatedLoad(
-        device, stages_of(load), seed=1, board=Board.of(driver.seed, driver.spec)
+        device, stages_of(load), seed=settings.seed, board=Board.of(driver.seed, driver.spec)
     )
     governor = None
     if strategy is not None:
@@ -135,13 +130,13 @@ def play(
     minutes: list[dict[str, float]] = []
     clocks_mhz: list[tuple[float, int]] = []
     device.clock.every(60.0, lambda: minutes.append(dict(played.work)))
-    if sees_clocks:
+    if strategy == "model":
         device.clock.every(
             _LOOK_S,
             lambda: clocks_mhz.append((device.clock.now_s(), device.read_state().sm_clock_mhz)),
         )
     before_j, start_s = device.read_energy_j(), device.clock.now_s()
-    played.play(duration_s)
+    played.play(settings.duration_s)
     found = Played(
         energy_j=device.read_energy_j() - before_j,
         duration_s=device.clock.now_s() - start_s,
@@ -161,11 +156,13 @@ class Row:
     """A load on a board: EDP savings of the oracle and of each strategy, and minutes of each."""
 
     gpu: str
+    board: int
     load: str
     oracle: float
     savings: dict[str, float]
     slowdowns: dict[str, list[float]]
     cpu_share: float
+    reactions_s: list[float]
 
     def share(self, strategy: str) -> float | None:
         """Return the saving over the oracle's; ``None`` where that saves under half a percent."""
@@ -174,47 +171,36 @@ class Row:
 
 def rows(settings: Settings, store: str) -> list[Row]:
     """Play everything."""
-    found = []
-    for gpu in settings.gpus:
-        for board in range(settings.boards):
-            for load in LOADS:
-                made = {
-                    name: play(
-                        store, gpu, board, load, strategy=name, duration_s=settings.duration_s
-                    )
-                    for name in (None, "oracle", *STRATEGY_NAMES)
-                }
-                usual = made.pop(None)
-                savings = {name: 1 - played.edp(usual) for name, played in made.items()}
-                found.append(
-                    Row(
-                        gpu=gpu,
-                        load=load,
-                        oracle=savings["oracle"],
-                        savings=savings,
-                        slowdowns={name: made[name].slowdowns(usual) for name in STRATEGY_NAMES},
-                        cpu_share=made["model"].cpu_share,
-                    )
-                )
-    return found
-
-
-def reactions_s(settings: Settings, store: str) -> list[float]:
-    """Return how long the model took to answer changes of phase."""
     return [
-        reaction_s
-        for gpu in settings.gpus
-        for load in ("serving", "chat", "bursts", "training")
-        for reaction_s in play(
-            store, gpu, 0, load, strategy="model", duration_s=300.0, sees_clocks=True
-        ).reactions_s()
+        row_of(settings, store, *case)
+        for case in itertools.product(settings.gpus, settings.boards, LOADS)
     ]
+
+
+def row_of(settings: Settings, store: str, gpu: str, board: int, load: str) -> Row:
+    """Play a load under the driver alone, the oracle and each strategy."""
+    made = {
+        name: play(settings, store, gpu, board, load, strategy=name)
+        for name in (None, "oracle", *STRATEGY_NAMES)
+    }
+    usual, model = made.pop(None), made["model"]
+    savings = {name: 1 - played.edp(usual) for name, played in made.items()}
+    return Row(
+        gpu=gpu,
+        board=board,
+        load=load,
+        oracle=savings["oracle"],
+        savings=savings,
+        slowdowns={name: made[name].slowdowns(usual) for name in STRATEGY_NAMES},
+        cpu_share=model.cpu_share,
+        reactions_s=model.reactions_s(),
+    )
 
 
 def _table(found: Sequence[Row]) -> Table:
     table = Table(title="Saving of EDP (share of the oracle's)", title_justify="left")
-    for head in ("GPU", "load", "oracle", *STRATEGY_NAMES, "slowest minute (model)"):
-        table.add_column(head, justify="right" if head not in ("GPU", "load") else "left")
+    for head in ("GPU", "board", "load", "oracle", *STRATEGY_NAMES, "slowest minute (model)"):
+        table.add_column(head, justify="left" if head in ("GPU", "load") else "right")
     for row in found:
         cells = []
         for name in STRATEGY_NAMES:
@@ -222,9 +208,8 @@ def _table(found: Sequence[Row]) -> Table:
             told = "" if share is None else f" ({100 * share:.0f} %)"
             cells.append(f"{100 * row.savings[name]:.1f} %{told}")
         worst = max(row.slowdowns["model"])
-        table.add_row(
-            row.gpu, row.load, f"{100 * row.oracle:.1f} %", *cells, f"{100 * worst:.1f} %"
-        )
+        head = row.gpu, str(row.board), row.load, f"{100 * row.oracle:.1f} %"
+        table.add_row(*head, *cells, f"{100 * worst:.1f} %")
     return table
 
 
@@ -233,13 +218,14 @@ def figures(settings: Settings | None = None) -> list[Figure]:
     settings = settings or Settings()
     with tempfile.TemporaryDirectory(dir="/tmp") as store:
         found = rows(settings, store)
-        waits_s = reactions_s(settings, store)
     Console().print(_table(found))
     shares = [share for row in found if (share := row.share("model")) is not None]
     minutes = [each for row in found for each in row.slowdowns["model"]]
+    waits_s = [each for row in found for each in row.reactions_s]
     losses = [-row.savings["model"] for row in found if row.load in STEADY]
     how = (
-        f"{len(found)} loads of {settings.duration_s:g} s on {', '.join(settings.gpus)}, simulated"
+        f"{len(found)} loads of {settings.duration_s:g} s on {', '.join(settings.gpus)}, boards "
+        f"{', '.join(map(str, settings.boards))}, seed {settings.seed}, simulated"
     )
     return [
         share_figure(

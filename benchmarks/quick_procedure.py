@@ -12,12 +12,14 @@ import argparse
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import log
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from joulelab.bench import Bench
+from joulelab.core.additive import fit_additive
 from joulelab.core.configuration import Configuration
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
@@ -53,7 +55,8 @@ class Case:
         regret: Of the quick pace's choice, by the reference's EDP, among clocks that were valid in
             every block of the reference: one that was not, as it is held down once the board is
             hot, has a mean of its cool blocks alone.
-        held: Whether each 95 % interval holds what the reference says in the mean.
+        held: Whether the 95 % interval of each quick point holds what the reference says in the
+            mean of its blocks, with the uncertainty of that.
     """
 
     name: str
@@ -147,14 +150,25 @@ class Swept:
         return grouped_by(found, lambda each: each.configuration.point.sm_clock_mhz or 0)
 
     def per_clock(self, phase: str) -> dict[int, tuple[float, float, float]]:
-        """Return mean energy and time per unit of each clock, and the energy's uncertainty."""
+        """Return mean energy and time per unit of each clock, and the energy's uncertainty.
+
+        That is what a sweep states: by how its repeats scatter, and what readings say at least.
+        """
+        clocks = self.of(phase)
+        rows = [(str(mhz), one) for mhz, ones in clocks.items() for one in ones]
+        fit = fit_additive(
+            [mhz for mhz, _ in rows],
+            [one.device.uuid for _, one in rows],
+            [log(one.energy_per_unit_j) for _, one in rows],
+            [one.energy_per_unit_u_j / one.energy_per_unit_j for _, one in rows],
+        )
         return {
             mhz: (
-                fmean(one.energy_per_unit_j for one in ones),
+                energy_j := fmean(one.energy_per_unit_j for one in ones),
                 fmean(one.time_per_unit_s for one in ones),
-                float(np.hypot.reduce([one.energy_per_unit_u_j for one in ones])) / len(ones),
+                energy_j * fit.relative_u(str(mhz)),
             )
-            for mhz, ones in self.of(phase).items()
+            for mhz, ones in clocks.items()
         }
 
 

@@ -240,9 +240,10 @@ class Bench:
         )
         self._report(f"{phase}: warming up")
         warmup = warm_up(loop, instruments.lead, self._clock, self._procedure)
-        self._following.warmed_up(phase, warmup)
         instruments.count_activity()
         intervals = self._take_windows(phase, loop, instruments, warmup)
+        warmup = warmup.confirmed(loop.within(intervals))
+        self._following.warmed_up(phase, warmup)
         self._host.pids()
         verdict = instruments.judge(
             intervals, own_pids=self._host.own_pids, pids_on=self._host.pids_on, warmup=warmup

@@ -27,7 +27,7 @@ from joulelab.governor.comparison import Comparison, Estimate
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import SimulatedLoad, stages_of
 from joulelab.governor.observing import Tenants
-from joulelab.governor.progress import ServerProgress
+from joulelab.governor.progress import ServerProgress, server_progress
 from joulelab.governor.report import GovernorReport, Live, PhaseReport
 from joulelab.governor.session import borrowed, govern_child, govern_load, govern_time, governor_of
 from joulelab.governor.strategy import Rules, Strategy
@@ -60,6 +60,7 @@ class Govern:
         progress_url: Where a server counts its work, as in http://localhost:8000/metrics: slowdown
             and saving are then those of its work, not inferred from counters of the GPU.
         progress_counter: Which of its counters.
+        latency_histogram: Which of its histograms is of latencies, for --latency-limit-s.
         quiet: Say nothing until the end; else phases and what is set for each are told meanwhile.
         observe_only: Call no setter, ever.
         guard_socket: Socket of the clock guard that clocks are borrowed from; by default the
@@ -78,6 +79,7 @@ class Govern:
     store: str | None = None
     progress_url: str | None = None
     progress_counter: str = "vllm:generation_tokens_total"
+    latency_histogram: str = "vllm:time_per_output_token_seconds"
     quiet: bool = False
     observe_only: bool = False
     guard_socket: Path | None = None
@@ -109,8 +111,7 @@ class Govern:
         check_guard_socket(self.guard_socket)
         if self.load is not None:
             stages_of(self.load)
-        if self.progress_url is not None:
-            ServerProgress(self.progress_url, self.progress_counter)
+        self._server()
         what = [bool(self.program), self.load is not None, self.duration_s is not None]
         if sum(what) == 0 or (self.program and any(what[1:])):
             raise ConfigError(
@@ -126,6 +127,10 @@ class Govern:
                 "plays a load; give --load, or take another one."
             )
         return kind(self.rules)
+
+    def _server(self) -> ServerProgress | None:
+        names = self.progress_counter, self.latency_histogram
+        return server_progress(self.progress_url, *names, self.rules)
 
     def _check_what_runs(self, address: DeviceAddress) -> None:
         if self.load is not None and is_hardware(address):
@@ -182,10 +187,10 @@ class Govern:
     @contextmanager
     def _progress(self, governor: Governor) -> Generator[None]:
         """Report a server's progress meanwhile, where one was named."""
-        if self.progress_url is None:
+        server = self._server()
+        if server is None:
             yield
             return
-        server = ServerProgress(self.progress_url, self.progress_counter)
         server.start(governor)
         try:
             yield
@@ -205,9 +210,6 @@ def parse(arguments: Sequence[str]) -> Govern:
     """Read the command line; the program is what follows two dashes."""
     govern, program = parse_before_dashes(Govern, arguments, prog="joulelab govern")
     return replace(govern, program=program)
-
-
-_UNKNOWN = "-"
 
 
 def print_report(outcome: GovernorReport) -> None:
@@ -293,4 +295,4 @@ def _estimate(found: Estimate) -> str:
 
 
 def _or_dash(value: float | None, form: str) -> str:
-    return _UNKNOWN if value is None else form.format(value)
+    return "-" if value is None else form.format(value)

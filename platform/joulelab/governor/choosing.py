@@ -1,63 +1,21 @@
 """From a phase that is known to the point that is set for it, within the slowdown limit."""
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Mapping
+from math import inf
 
 import numpy as np
 
 from joulelab.core.point import OperatingPoint
-from joulelab.governor.observing import Observation
-from joulelab.governor.outlook import Curves, Outlook, merged_time
+from joulelab.devices.base import Device
+from joulelab.devices.knobs import check_point
+from joulelab.governor.account import Account
+from joulelab.governor.latency import Latencies
+from joulelab.governor.law import BoardFigures
+from joulelab.governor.outlook import Curves, Outlook, candidate_points, merged_time
 from joulelab.governor.phase import DEFAULT, Phase
 from joulelab.governor.strategy import Array, Rules, Situation, Strategy
-
-
-class Account:
-    """Sums up the last minute."""
-
-    def __init__(self, horizon_s: float = 60.0) -> None:
-        self._horizon_s = horizon_s
-        self._entries: deque[tuple[Observation, float, bool]] = deque()
-        self._duration_s = self._work_s = self._energy_j = self._lost_waking_s = 0.0
-
-    def add(self, seen: Observation, work_s: float, *, is_transition: bool) -> None:
-        """Take in a window, whose work would have taken ``work_s`` at the driver's own point.
-
-        Those that are too old are dropped. In a transition the point in force was not the one
-        chosen for what ran.
-        """
-        self._entries.append((seen, work_s, is_transition))
-        self._count(1.0, seen, work_s, is_transition)
-        while self._entries[0][0].stop_s < seen.stop_s - self._horizon_s:
-            self._count(-1.0, *self._entries.popleft())
-
-    @property
-    def slowdown(self) -> float:
-        """Time over what it would have been, less 1; 0 while nothing is known."""
-        return max(0.0, self._duration_s / self._work_s - 1.0) if self._work_s > 0 else 0.0
-
-    @property
-    def waking(self) -> float:
-        """The part of the slowdown that comes of clocks that were not those of what ran."""
-        return max(0.0, self._lost_waking_s / self._work_s) if self._work_s > 0 else 0.0
-
-    @property
-    def power_w(self) -> float | None:
-        """Mean power; ``None`` while nothing is known."""
-        return self._energy_j / self._duration_s if self._duration_s > 0 else None
-
-    @property
-    def is_long_enough(self) -> bool:
-        """Whether it holds enough to be judged by."""
-        return self._duration_s > self._horizon_s / 4
-
-    def _count(self, sign: float, seen: Observation, work_s: float, is_transition: bool) -> None:
-        self._duration_s += sign * seen.duration_s
-        self._work_s += sign * work_s
-        self._energy_j += sign * seen.energy_j
-        if is_transition:
-            self._lost_waking_s += sign * (seen.duration_s - work_s)
-
+from joulelab.hardware import spec_for
 
 REACTION_S = 0.2
 """From the begin of a phase until its clock is in force: a window that is mixed, one that is not,
@@ -127,6 +85,10 @@ _BEGUN_S = 0.5
 _WAKING_SHARE = 0.35
 """Share of the slowdown limit that may be lost by the ends of one phase."""
 _RENEW_S = 1.0
+_OPEN = 0.005
+"""What counters leave open of a phase's time, so that it is not known to break the limit."""
+_STAY_S = 10.0
+"""What the last minute spared is spent for so long at a time."""
 
 
 class Chooser:
@@ -140,10 +102,13 @@ class Chooser:
         self._outlook = outlook
         self._account = account
         self.transitions = Transitions()
+        limit_s = rules.latency_limit_s
+        self.latencies = None if limit_s is None else Latencies(limit_s)
         self._curves: dict[int, tuple[float, int, Curves | None]] = {}
         self.chosen: dict[int, OperatingPoint] = {}
         """What was chosen last for each phase, by its number."""
-        self._renewing: set[int] = set()
+        self._renewing: dict[int, float] = {}
+        self._slowdowns: dict[int, tuple[float, float]] = {}
         self._last: Phase | None = None
         self._begun_s = 0.0
 
@@ -178,7 +143,7 @@ class Chooser:
         curves = self._expected(phase, now_s)
         if curves is None or self._is_stale(phase, phases, now_s):
             return DEFAULT
-        if self._account.is_long_enough and self._account.slowdown > self._rules.max_slowdown:
+        if self._account.is_long_enough and self._account.slowdown > self._limit(now_s):
             return DEFAULT
         known = {each.number: self._kept(each) for each in phases}
         wake_s = self.transitions.wake_s(phase, curves, known)
@@ -187,7 +152,7 @@ class Chooser:
             now_s=now_s,
             phase=phase,
             curves=curves,
-            allowed=self._allowed(phase, phases, curves, wake_s),
+            allowed=self._allowed(phase, _share(phase, phases), curves, wake_s, now_s=now_s),
             price_w=self._price_w(float(curves.power_w[0])),
             wake_s=wake_s,
             before=curves.points.index(before) if before in curves.points else 0,
@@ -195,16 +160,38 @@ class Chooser:
         position = self._strategy.choose(situation)
         return curves.points[position if situation.allowed[position] else 0]
 
-    def _allowed(
-        self, phase: Phase, phases: list[Phase], curves: Curves, wake_s: Array
-    ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Return at which points the limit is kept, what waking takes of it taken off."""
+    def _limit(self, now_s: float) -> float:
+        """Return by how much the load may be slower than at the driver's own clocks."""
         limit = self._rules.max_slowdown
-        own = max(0.0, limit - self._account.waking)
-        allowed = curves.time_upper <= 1.0 + own
-        allowed &= _share(phase, phases) * wake_s <= _WAKING_SHARE * limit
+        if self.latencies is None:
+            return limit
+        return min(limit, self.latencies.room(now_s, self._account.slowdown))
+
+    def _allowed(
+        self, phase: Phase, share: float, curves: Curves, wake_s: Array, *, now_s: float
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Return at which points the limit is kept, with what is lost beside the phase.
+
+        The phase is expected to keep it, and all of the load does so with 95 % probability: at that
+        point throughout, or for now, by what the last minute has spared. The phase has that share
+        of the time.
+        """
+        limit, (of_work, beside) = self._limit(now_s), self._account.beside(phase.number)
+        throughout = of_work * (curves.time_upper - 1.0) <= limit - beside
+        doubt = of_work * (curves.time_upper - curves.time)
+        for_now = self._slowdown(phase, now_s) + doubt <= limit
+        allowed = (curves.time <= 1.0 + limit + _OPEN) & (throughout | for_now)
+        allowed &= share * wake_s <= _WAKING_SHARE * limit
         allowed[0] = True
         return np.asarray(allowed)
+
+    def _slowdown(self, phase: Phase, now_s: float) -> float:
+        """Return the last minute's slowdown as it was a moment ago, so that clocks stay a while."""
+        seen_s, slowdown = self._slowdowns.get(phase.number, (-inf, inf))
+        if now_s - seen_s >= _STAY_S and self._account.is_long_enough:
+            seen_s, slowdown = now_s, self._account.slowdown
+            self._slowdowns[phase.number] = seen_s, slowdown
+        return slowdown
 
     def _kept(self, phase: Phase) -> Curves | None:
         """Return what was expected of a phase when it ran last."""
@@ -231,9 +218,9 @@ class Chooser:
         # Not as the phase begins, which waits for its own clock, unless it is always short.
         has_begun = now_s - self._begun_s >= _BEGUN_S or age_s > 1.5 * oldest_s
         if age_s > oldest_s and has_begun:
-            self._renewing.add(number)
-        elif age_s < _FRESH_S:
-            self._renewing.discard(number)
+            self._renewing.setdefault(number, now_s)
+        elif age_s < _FRESH_S and now_s - self._renewing.get(number, now_s) >= _FRESH_S:
+            del self._renewing[number]
         return number in self._renewing
 
     def _price_w(self, own_w: float) -> float:
@@ -244,3 +231,17 @@ class Chooser:
 def _share(phase: Phase, phases: list[Phase]) -> float:
     """Return the share of the time that a phase, which was seen, has of that of all."""
     return phase.duration_s / max(sum(each.duration_s for each in phases), 1e-9)
+
+
+def outlook_of(device: Device, rules: Rules) -> tuple[float, Outlook]:
+    """Return the highest clock, and what is expected of phases on this board."""
+    capabilities, spec = device.capabilities(), spec_for(device.identity().name)
+    grid_mhz = capabilities.sm_clocks_mhz or (() if spec is None else spec.sm_clocks_mhz)
+    if rules.fixed_point is not None:
+        check_point(rules.fixed_point, capabilities)
+    top_mhz = float(max(grid_mhz, default=device.read_brief_state().sm_clock_mhz))
+    by_power = rules.knob == "power-limit"
+    limits_w = capabilities.power_limits_w if by_power else None
+    clocks_mhz = () if by_power else capabilities.sm_clocks_mhz
+    points = candidate_points(clocks_mhz, limits_w, rules.fixed) if limits_w or clocks_mhz else ()
+    return top_mhz, Outlook(BoardFigures.of(spec, top_mhz), points, grid_mhz or (int(top_mhz),))

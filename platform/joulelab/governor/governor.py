@@ -10,11 +10,10 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
-from joulelab.devices.knobs import check_point
 from joulelab.errors import JouleLabError
-from joulelab.governor.choosing import Account, Chooser
+from joulelab.governor.account import Account
+from joulelab.governor.choosing import Chooser, outlook_of
 from joulelab.governor.comparison import Block, Schedule
-from joulelab.governor.law import BoardFigures
 from joulelab.governor.observing import (
     CAPPED,
     HOT,
@@ -24,14 +23,14 @@ from joulelab.governor.observing import (
     Steadiness,
     Tenants,
 )
-from joulelab.governor.outlook import Outlook, candidate_points
 from joulelab.governor.phase import DEFAULT, Phase, Recogniser
 from joulelab.governor.strategy import Rules, Strategy
-from joulelab.hardware import spec_for
 from joulelab.sampling.background import Background
 
 IN_FORCE_S = 0.15
 """Where no clock is set that would show, a point is in force so long after it was set."""
+CAPPED_S = 0.25
+"""The same where a power limit lowers the clock step by step after it was released."""
 _HURRY = 0.5
 """After a window of no phase, as where one ends, or one too short for the driver, the next look
 comes after so much of a period."""
@@ -88,7 +87,7 @@ class Governor(Background):
         self._control = control
         self._tenants = tenants
         self._observer: Observer
-        top_mhz, outlook = _outlook(device, rules)
+        top_mhz, outlook = outlook_of(device, rules)
         if not outlook.points and not self.observing_only:
             self.observing_only = f"{device.identity().name} has no {rules.knob} that can be set"
         self.recogniser = Recogniser(top_mhz)
@@ -132,6 +131,11 @@ class Governor(Background):
         """
         with self._turn:
             self._progress += num
+
+    def latency(self, latency_s: float) -> None:
+        """Report how long a request, or a token, took; any thread of the program may."""
+        if self.chooser.latencies is not None:
+            self.chooser.latencies.add(latency_s, self._clock.now_s())
 
     @override
     def _act(self, now_s: float) -> None:
@@ -210,7 +214,8 @@ class Governor(Background):
         """Whether a window shows what was set, and so tells of that point."""
         wanted_mhz = self._point.sm_clock_mhz
         if wanted_mhz is None:  # whatever its clock: the one before may still be in force
-            return self._since_s + IN_FORCE_S <= seen.start_s
+            is_capped = bool(seen.reasons & CAPPED)
+            return self._since_s + (CAPPED_S if is_capped else IN_FORCE_S) <= seen.start_s
         return seen.is_settled and abs(seen.sm_clock_mhz - wanted_mhz) <= CLOCK_TOLERANCE_MHZ
 
     def _settle_accounts(self, phase: Phase, seen: Observation, block: Block) -> None:
@@ -226,8 +231,8 @@ class Governor(Background):
             its_block.add(one, phase, share)
             if its_block.is_on:
                 work = 1.0 if share is None else min(1.0, share)
-                is_transition = one is not seen or point != chosen
-                self.account.add(one, work * one.duration_s, is_transition=is_transition)
+                is_own = one is seen and point == chosen
+                self.account.add(one, work * one.duration_s, phase.number if is_own else None)
         self._pending.clear()
         self._last_speed = 1.0 if speed is None else min(1.0, speed)
 
@@ -283,17 +288,3 @@ class Governor(Background):
             self._point, self._since_s = DEFAULT, self._clock.now_s()
             with suppress(JouleLabError):
                 self._control.reset()
-
-
-def _outlook(device: Device, rules: Rules) -> tuple[float, Outlook]:
-    """Return the highest clock, and what is expected of phases on this board."""
-    capabilities, spec = device.capabilities(), spec_for(device.identity().name)
-    grid_mhz = capabilities.sm_clocks_mhz or (() if spec is None else spec.sm_clocks_mhz)
-    if rules.fixed_point is not None:
-        check_point(rules.fixed_point, capabilities)
-    top_mhz = float(max(grid_mhz, default=device.read_brief_state().sm_clock_mhz))
-    by_power = rules.knob == "power-limit"
-    limits_w = capabilities.power_limits_w if by_power else None
-    clocks_mhz = () if by_power else capabilities.sm_clocks_mhz
-    points = candidate_points(clocks_mhz, limits_w, rules.fixed) if limits_w or clocks_mhz else ()
-    return top_mhz, Outlook(BoardFigures.of(spec, top_mhz), points, grid_mhz or (int(top_mhz),))

@@ -61,6 +61,8 @@ def report(governor: Governor) -> GovernorReport:
     duration_s = governor.watched_s
     if governor.steadiness.is_unsteady:
         governor.notes.append(UNSTEADY)
+    if governor.chooser.latencies is not None:
+        governor.notes.append(governor.chooser.latencies.words)
     phases = sorted(governor.recogniser.phases, key=lambda each: -each.duration_s)
     return GovernorReport(
         uuid=identity.uuid,

@@ -27,6 +27,8 @@ class Rules:
         objective: What is to be low: ``"edp"``, ``"ed2p"`` or ``"energy"``.
         max_slowdown: By how much the program may be slower than at the driver's own clocks, as a
             share of its time: 0.05 for 5 %.
+        latency_limit_s: What 95 % of the latencies that the program reports must not exceed, in
+            seconds; it decides where it allows less than ``max_slowdown``. ``None`` for no limit.
         knob: What is turned.
         off_share: Share of the time that is left to the driver, to compare with; 0 for none.
         block_s: Length of the blocks that are governed or left to the driver, in seconds.
@@ -40,6 +42,7 @@ class Rules:
 
     objective: str = "edp"
     max_slowdown: float = 0.05
+    latency_limit_s: float | None = None
     knob: Knob = "sm-clock"
     off_share: float = 0.25
     block_s: float = 10.0
@@ -61,6 +64,8 @@ class Rules:
             raise ConfigError(
                 f"max_slowdown must be a share from 0 to 1, got {self.max_slowdown}; 0.05 is 5 %."
             )
+        if self.latency_limit_s is not None and not self.latency_limit_s > 0:
+            raise ConfigError(f"latency_limit_s must be positive, got {self.latency_limit_s}.")
         if not 0 <= self.off_share <= 0.5:
             raise ConfigError(f"off_share must be within 0 and 0.5, got {self.off_share}.")
         if not (self.period_s >= 0.02 and self.block_s >= 20 * self.period_s):

@@ -1,6 +1,7 @@
 """Wait until a device can be measured: cool, at its operating point, and steady under load."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
@@ -15,7 +16,7 @@ from joulelab.devices.base import Device
 from joulelab.errors import DeviceHotError
 from joulelab.sampling.instruments import Instruments
 from joulelab.sampling.sampler import SampleLog
-from joulelab.sampling.window_loop import WindowLoop
+from joulelab.sampling.window_loop import Interval, WindowLoop
 
 _LOOK_S = 0.5
 
@@ -83,6 +84,9 @@ LOOK_BACK_S = 2.0
 """How far back unit times and power are judged."""
 QUICK_LOOK_BACK_S = 0.3
 """The same right after another point: 15 of an H100's samples of 20 ms."""
+COOLING_S, COOLING_RATIO = 1.2, 1.2
+"""So long a phase is warmed up at least that follows one of so many times its power: the die is too
+hot then, in every block alike."""
 TEMPERATURE_LOOK_BACK_S = 10.0
 _FEWEST_UNITS = 3
 
@@ -94,6 +98,14 @@ class WarmUp:
     duration_s: float
     steady: bool  # whether unit time, power and temperature were steady at its end
     even: bool  # whether unit time and power were, however the temperature still moved
+    timed: bool = True  # whether it had units enough to show whether their times are even
+
+    def confirmed(self, units: Sequence[Interval]) -> "WarmUp":
+        """Return what it came to by the ``units`` in the windows after it, if it had too few."""
+        if self.timed:
+            return self
+        even = self.even and time_is_steady([unit.stop_s - unit.start_s for unit in units])
+        return replace(self, steady=self.steady and even, even=even)
 
 
 def warm_up(
@@ -102,6 +114,8 @@ def warm_up(
     """Run units until the load is steady or ``procedure.warmup_max_s`` has passed.
 
     Right after another point temperature is not waited for: results bear that it is still moving.
+    Nor are units that take as long as a window repeated there until their times show to be even:
+    those in the windows do.
     """
     start_s = clock.now_s()
     check_s = start_s + procedure.warmup_min_s
@@ -109,19 +123,34 @@ def warm_up(
     follows = procedure.pace == "quick"
     period_s = procedure.warmup_min_s if follows else CHECK_PERIOD_S
     back_s = QUICK_LOOK_BACK_S if follows else LOOK_BACK_S
-    fewest = _FEWEST_UNITS if follows else 1  # of long units too, so many show whether they vary
     steady = even = False
-    while not steady and (clock.now_s() < give_up_s or len(loop.units) < fewest):
+    timed = True
+    while not steady and (clock.now_s() < give_up_s or not loop.units):
         loop.run_until(partial(_has_come, clock, check_s), edge_s=check_s if follows else inf)
         log, now_s = instruments.sampler.log(), clock.now_s()
-        even = _is_even(loop, log.trace, start_s, now_s, back_s)
-        steady = even and (follows or _keeps_temperature(log, start_s, now_s))
+        timed = len(loop.units) >= _FEWEST_UNITS
+        even = _has_steady_power(log.trace, start_s, back_s)
+        if timed or not follows:
+            even = even and _has_even_times(loop, now_s, back_s)
+        if follows:
+            steady = even and not _cools(log.trace, start_s, now_s)
+        else:
+            steady = even and _keeps_temperature(log, start_s, now_s)
         check_s = min(clock.now_s() + period_s, give_up_s)
-    return WarmUp(duration_s=clock.now_s() - start_s, steady=steady, even=even)
+    return WarmUp(duration_s=clock.now_s() - start_s, steady=steady, even=even, timed=timed)
 
 
 def _has_come(clock: Clock, at_s: float) -> bool:
     return clock.now_s() >= at_s
+
+
+def _cools(trace: PowerTrace | None, start_s: float, now_s: float) -> bool:
+    """Whether the die is still much hotter than what runs makes it, from what ran before."""
+    if trace is None or now_s >= start_s + COOLING_S:
+        return False
+    before_w = trace.power_w[(trace.t_s <= start_s) & (trace.t_s > start_s - QUICK_LOOK_BACK_S)]
+    now_w = trace.power_w[trace.t_s > now_s - QUICK_LOOK_BACK_S]
+    return bool(before_w.size and now_w.size and before_w.mean() > COOLING_RATIO * now_w.mean())
 
 
 def _keeps_temperature(log: SampleLog, start_s: float, now_s: float) -> bool:
@@ -134,13 +163,14 @@ def _keeps_temperature(log: SampleLog, start_s: float, now_s: float) -> bool:
     return not judged or temperature_is_steady([s for s, _ in seen_c], [c for _, c in seen_c])
 
 
-def _is_even(
-    loop: WindowLoop, trace: PowerTrace | None, start_s: float, now_s: float, back_s: float
-) -> bool:
-    """Whether unit times and power were steady of late."""
+def _has_even_times(loop: WindowLoop, now_s: float, back_s: float) -> bool:
     recent = [unit for unit in loop.units if unit.start_s >= now_s - back_s]
     units = recent if len(recent) >= _FEWEST_UNITS else loop.units[-_FEWEST_UNITS:]
-    if not time_is_steady([unit.stop_s - unit.start_s for unit in units]) or trace is None:
+    return time_is_steady([unit.stop_s - unit.start_s for unit in units])
+
+
+def _has_steady_power(trace: PowerTrace | None, start_s: float, back_s: float) -> bool:
+    if trace is None:
         return False
     stop_s = float(trace.t_s[-1])
     return power_is_steady(trace, max(start_s, stop_s - back_s), stop_s)

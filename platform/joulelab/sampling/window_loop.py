@@ -1,7 +1,7 @@
 """Run a load without pause and cut it into windows at the boundaries of its units."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -73,6 +73,11 @@ class WindowLoop:
             start_s = intervals[-1].stop_s
         self._bracket(start_s)
         return intervals
+
+    def within(self, windows: Sequence[Interval]) -> list[Interval]:
+        """Return the units of windows, which are in order."""
+        start_s, stop_s = windows[0].start_s, windows[-1].stop_s
+        return [unit for unit in self.units if start_s <= unit.start_s < stop_s]
 
     def unit(self) -> Interval:
         """Run one unit."""

@@ -67,6 +67,20 @@ def test_a_memory_bound_load_goes_down_to_the_knee_of_the_memory_and_not_below(s
     assert 1000 <= chosen.sm_clock_mhz <= 1250  # the catalogue's knee is at 1100 MHz
 
 
+def test_a_phase_goes_to_the_limit_where_others_lose_nothing(store):
+    """Room for what is not certain is left in the limit of the load, not in that of each phase."""
+    training = {
+        strategy: play(store, "training", strategy, gpu="a100_sxm", duration_s=120.0)
+        for strategy in (None, "oracle", "model")
+    }
+
+    governor = training["model"].governor
+    (prefill,) = (p for p in governor.recogniser.phases if p.signature.label == "prefill")
+    lowest = training["oracle"].governor.strategy._points["prefill"]
+    assert governor.chooser.chosen[prefill.number] == lowest
+    assert training["model"].slowdown(training[None]) <= 0.05
+
+
 def test_without_any_slowdown_allowed_no_work_gets_slower(store, default):
     governed = play(store, "serving", "model", max_slowdown=0.0)
 

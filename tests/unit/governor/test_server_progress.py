@@ -6,7 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.governor.progress import ServerProgress
+from joulelab.governor.progress import ServerProgress, server_progress
+from joulelab.governor.strategy import Rules
 
 
 class Counted(BaseHTTPRequestHandler):
@@ -22,6 +23,8 @@ class Counted(BaseHTTPRequestHandler):
             b"# TYPE tokens_total counter\n"
             + f'tokens_total{{model="a"}} {Counted.tokens}.0\n'.encode()
             + f'tokens_total{{model="b"}} {Counted.tokens}.0\ntokens_total_x 7\n'.encode()
+            + f"wait_seconds_sum {0.03 * Counted.tokens}\n".encode()
+            + f"wait_seconds_count {Counted.tokens}\n".encode()
         )
 
     def log_message(self, *_):
@@ -42,9 +45,13 @@ def url():
 class Listener:
     def __init__(self):
         self.reported = []
+        self.latencies_s = []
 
     def progress(self, num):
         self.reported.append(num)
+
+    def latency(self, latency_s):
+        self.latencies_s.append(latency_s)
 
 
 def test_what_is_counted_between_two_reads_is_reported(url):
@@ -54,6 +61,24 @@ def test_what_is_counted_between_two_reads_is_reported(url):
         server._report(governor)
 
     assert governor.reported == [200.0, 200.0]
+
+
+def test_the_mean_latency_between_two_reads_is_reported_where_it_is_asked_for(url):
+    server, governor = ServerProgress(url, "tokens_total", "wait_seconds"), Listener()
+
+    for _ in range(3):
+        server._report(governor)
+
+    assert governor.latencies_s == pytest.approx([0.03, 0.03])
+    assert governor.reported == [200.0, 200.0]
+
+
+def test_a_limit_of_latencies_that_nobody_reads_is_refused():
+    limited = Rules(latency_limit_s=0.05)
+
+    with pytest.raises(ConfigError, match="--progress-url"):
+        server_progress(None, "tokens_total", "wait_seconds", limited)
+    assert server_progress(None, "tokens_total", "wait_seconds", Rules()) is None
 
 
 def test_a_counter_that_is_not_there_is_named(url):

@@ -1,5 +1,8 @@
 """The quick pace: points after another one of the same program."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 
 from joulelab.bench import Bench
@@ -9,6 +12,8 @@ from joulelab.core.procedure import LONGEST_FOLLOWING_S, Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice, fleet
 from joulelab.sampling.following import FOLLOWS_WITHIN_S
+from joulelab.sampling.readiness import COOLING_RATIO, COOLING_S, WarmUp
+from joulelab.sampling.window_loop import Interval
 from joulelab.workloads import WORKLOADS
 
 QUICK = Procedure(pace="quick")
@@ -153,12 +158,47 @@ def test_a_point_follows_one_whose_temperature_alone_still_moved(bench):
     assert measure(bench, 1110).pace == "quick"
 
 
-def test_long_units_are_run_three_times_before_they_are_measured(bench):
+def test_units_longer_than_a_window_are_run_once_before_they_are_measured(bench):
+    """Three times of a second each cost more than the windows, which show the same."""
     measure(bench, n=65536)
     quick = measure(bench, 1095, n=65536)
 
+    unit_s = quick.windows[0].duration_s
     assert quick.pace == "quick"
-    assert quick.observed.warmup_s > 3 * quick.time_per_unit_s
+    assert quick.observed.warmup_steady
+    assert quick.observed.warmup_s == pytest.approx(unit_s, rel=0.05)
+    assert len(quick.windows) == 3
+    assert unit_s > 1.0
+
+
+def test_a_phase_that_follows_a_hungrier_one_waits_for_the_die_to_cool(bench):
+    """Decodes took 0.3 % more energy right after their prefill, in every block alike."""
+    knobs = {"n": None, "workload": "llama", "model": "tinyllama", "batch": 8, "new_tokens": 16}
+    bench.measure(asked(**knobs))
+    prefill, decode = (record.measurement for record in bench.measure(asked(1110, **knobs)))
+
+    assert prefill.pace == decode.pace == "quick"
+    assert prefill.power_w > COOLING_RATIO * decode.power_w
+    assert prefill.observed.warmup_s < 1.0
+    assert COOLING_S <= decode.observed.warmup_s < COOLING_S + 1.0
+
+
+def test_long_units_whose_times_vary_in_their_windows_are_measured_again_from_rest(bench, device):
+    measure(bench, n=65536)
+    device.machine.board = replace(device.machine.board, run_noise=0.3)  # 6 % of a run of 1.3 s
+
+    assert measure(bench, 1095, n=65536).pace == "reference"
+
+
+@pytest.mark.parametrize(("last_s", "is_even"), [(1.01, True), (1.2, False)])
+def test_windows_decide_on_units_that_were_too_few_to_show_whether_they_vary(last_s, is_even):
+    warmup = WarmUp(duration_s=1.0, steady=True, even=True, timed=False)
+    edges_s = [0.0, 1.0, 2.0, 2.0 + last_s]
+    units = [Interval(start_s=a, stop_s=b, work=1.0) for a, b in pairwise(edges_s)]
+
+    assert warmup.confirmed(units).steady is is_even
+    assert warmup.confirmed(units).even is is_even
+    assert replace(warmup, timed=True).confirmed(units).even
 
 
 def test_a_search_is_quick_from_its_first_trial_on(device):

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from math import exp
+from math import exp, sqrt
 from random import Random
 from typing import TypeVar
 
@@ -20,6 +20,8 @@ from joulelab.errors import DeviceError, DeviceLostError
 
 T = TypeVar("T")
 
+RUN_S = 0.05
+"""Length of the runs whose times :attr:`Board.run_noise` is of."""
 _LOOK_S = 0.1
 """While a program plays, the driver's state is looked at this often."""
 _DONE_S = 1e-9
@@ -211,14 +213,16 @@ class Machine:
         then not even the lag of a switch lies between.
         """
         self.begin(model)
-        self._goal += executions * (self._noise() if model.has_kernels else 1.0)
+        run_s = executions * self.engine.duration_s
+        self._goal += executions * (self._noise(run_s) if model.has_kernels else 1.0)
         while (left_s := (self._goal - self.engine.work) * self.engine.duration_s) > _DONE_S:
             self.clock.sleep_s(min(left_s, _LOOK_S))
             self.now_s()
         self._ending = True
 
-    def _noise(self) -> float:
-        return self._spell * self._draw(self.board.run_noise)
+    def _noise(self, run_s: float) -> float:
+        """Draw how much longer a run takes; one as long as several scatters as their mean does."""
+        return self._spell * self._draw(self.board.run_noise / sqrt(max(1.0, run_s / RUN_S)))
 
     def _draw(self, noise: float) -> float:
         """Draw how much longer than usual something takes, 1 for as long."""

@@ -9,15 +9,13 @@ from typing_extensions import override
 
 from joulelab.core.cost import Data, PhaseCost, WorkloadCost
 from joulelab.core.energy import EnergyWindow
-from joulelab.devices.simulated.machine import Machine
+from joulelab.devices.simulated.machine import RUN_S, Machine
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.workloads.base import Workload
 from joulelab.workloads.ranks import StandIn, shares_layers
 from joulelab.workloads.sums import WaitLog
 from joulelab.workloads.tracers import lean_cost
 
-RUN_S = 0.05
-"""Shorter executions are batched until a run lasts about this long."""
 _LEAST_WAIT = 1e-6
 """Of an execution: boards that are done so close to each other wait for nobody."""
 
@@ -25,7 +23,7 @@ _LEAST_WAIT = 1e-6
 class PlayedWorkload(StandIn):
     """A stand-in that plays the cost of a workload on one board, or on several of one clock.
 
-    A run is one execution of the phase, or as many as fill some 50 ms, so that a program of
+    A run is one execution of the phase, or as many as fill :data:`RUN_S`, so that a program of
     microseconds does not cost more to simulate than to run; the work returned counts them all.
     Boards that share a program wait for the slowest in its sums, whose kernels keep a few units
     busy; what they send each other is in its cost. Boards with a copy each stay busy.
