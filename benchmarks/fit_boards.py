@@ -27,14 +27,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.csv_table import read_csv_table
 from joulelab.estimator.pricing.power import settle
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs
-from joulelab.estimator.pricing.run import (
-    PhaseRun,
-    Plan,
-    conditions,
-    elapsed_s,
-    is_queued,
-    launch_s,
-)
+from joulelab.estimator.pricing.run import Plan, conditions, launch_s, run_at
 from joulelab.estimator.pricing.table import WorkTable, tabulate
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import LAUNCHES, PROCESSORS, Host, find_host, on_host
@@ -81,21 +74,7 @@ class Case:
     def predicted(self, processor: Processor) -> tuple[float, float]:
         """Return time and mean power on ``processor``."""
         where = conditions(processor, self.mode, (OperatingPoint(),), 1)
-        sequence = self.plan.table.sequence
-        counts = np.bincount(sequence, minlength=self.plan.table.num_rows).astype(np.float64)
-        costs = _with_energies(self.costs, processor)
-        settled = settle(costs, processor, where.clock_mhz, where.held_w, counts)
-        found = PhaseRun(
-            plan=self.plan,
-            costs=costs,
-            settled=settled,
-            elapsed_s=elapsed_s(
-                settled.device_s[:, sequence],
-                launch_s(self.plan, processor, self.mode),
-                queued=is_queued(processor, self.mode),
-            ),
-            where=where,
-        )
+        found = run_at(self.plan, _with_energies(self.costs, processor), where)
         time_s = float(found.latency_s[0])
         return time_s, float(found.energy_j[0]) / time_s
 

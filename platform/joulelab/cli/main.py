@@ -16,10 +16,10 @@ COMMANDS = {
     ),
     "compare": ("cli.estimator.compare:Compare", "Predict devices side by side."),
     "estimate-sweep": (
-        "cli.estimator.limits:Sweep",
+        "cli.estimator.sweep:Sweep",
         "Predict the best clock, batch size and precision.",
     ),
-    "memory": ("cli.estimator.limits:Memory", "Show the memory that models need."),
+    "memory": ("cli.estimator.memory:Memory", "Show the memory that models need."),
     "estimate-cpu": ("cli.estimator.estimate:EstimateCpu", "Predict the events inside a CPU."),
     "estimate-gpu": ("cli.estimator.estimate:EstimateGpu", "Predict the events inside a GPU."),
     "estimate-tpu": ("cli.estimator.estimate:EstimateTpu", "Predict the events inside a TPU."),

@@ -117,14 +117,19 @@ def keeping(cells: Sequence[Cell], limits: Limits) -> list[Cell]:
 
 def missed(estimate: Estimate, limits: Limits) -> list[str]:
     """Say by which figures ``estimate`` breaks ``limits``; empty if by none."""
-    found = {
+    figures = {
         "latency": estimate.latency_s,
         "energy": estimate.energy_j,
         "power": estimate.power_w,
         "memory": max(phase.memory.peak_b for phase in estimate.phases),
     }
+    return over(figures, limits)
+
+
+def over(figures: Mapping[str, float], limits: Limits) -> list[str]:
+    """Say which of ``figures`` are above their limit; empty if none is."""
     return [
-        f"{name} {quantity(found[name], UNITS[name])} is above {quantity(limit, UNITS[name])}"
+        f"{name} {quantity(figures[name], UNITS[name])} is above {quantity(limit, UNITS[name])}"
         for name, limit in limits.items()
-        if limit is not None and found[name] > limit
+        if limit is not None and figures[name] > limit
     ]

@@ -42,6 +42,7 @@ def estimate(
     num_devices: int = 1,
     training: bool = False,
     host: str | None = None,
+    calibration: str | None = None,
     events: bool = False,
     strict: bool = False,
     **knobs: KnobValue,
@@ -61,6 +62,8 @@ def estimate(
         training: Whether to take a training step instead of inference.
         host: Host that launches the kernels: a name in the catalogue, or a file that
             ``joulelab calibrate --host`` wrote; ``None`` takes the typical one and gives a range.
+        calibration: File that ``joulelab calibrate --board`` wrote, of whose board and host figures
+            are taken; ``None`` takes the catalogue's.
         events: Whether to break energies down to architectural events.
         strict: Whether an operator without a cost formula is an error.
         knobs: Settings of the model, such as ``prompt_tokens=512``.
@@ -79,6 +82,7 @@ def estimate(
         num_devices=num_devices,
         training=training,
         host=host,
+        calibration=calibration,
         knobs=knobs,
         events=events,
         strict=strict,
@@ -135,9 +139,14 @@ def _predict(question: Question, tracer: Tracer, combination: Combination) -> Es
         events=question.events,
         strict=question.strict,
     )
-    if question.host is not None:
+    trust, knows_host = found.confidence, question.known_host is not None
+    if knows_host:
         trust = confidence_of(combination.processor, found.launch_share, knows_host=True)
-        return replace(found, confidence=trust)
+    if question.calibration is not None:
+        trust = replace(trust, note=f"{trust.note}; before this board's own figures were taken")
+    found = replace(found, confidence=trust)
+    if knows_host:
+        return found
     if found.launch_share > _LAUNCH_SHARE and found.mode == "eager":
         found = replace(found, host_range=_host_range(question, tracer, combination))
     return found

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
+from pathlib import Path
 from typing import get_args
 
 from joulelab.core.bounds import check_range
@@ -13,6 +14,7 @@ from joulelab.estimator.estimate import FUSING, Estimate, Mode
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing import predict
 from joulelab.estimator.pricing.power import requested
+from joulelab.hardware.board_facts import read_board_facts
 from joulelab.hardware.power_modes import find_processor
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import find_host, on_host
@@ -69,6 +71,9 @@ class Question:
     # Host that launches kernels one by one: a name in the catalogue, or a file; None where it is
     # not known.
     host: str | None = None
+    # File of ``joulelab calibrate --board``, whose board and host are taken; None for the
+    # catalogue's.
+    calibration: str | None = None
     events: bool = False  # whether to break energies down to architectural events
     strict: bool = False  # whether an operator without a cost formula is an error
 
@@ -89,22 +94,36 @@ class Question:
         """Return the devices, each once, in a power mode where a name has one.
 
         Raises UnknownNameError if there is none of that name; says which come close, ConfigError if
-        the host's file is none.
+        the host's file is none, or the calibration is of another product.
         """
         found = [find_processor(name) for name in self.devices]
-        if self.host is not None:
-            found = [on_host(processor, find_host(self.host)) for processor in found]
+        if self.calibration is not None:
+            from joulelab.estimator.calibration.board import calibrated_to  # loads solvers
+
+            facts = read_board_facts(Path(self.calibration))
+            found = [calibrated_to(processor, facts).processor for processor in found]
+        if (host := self.known_host) is not None:
+            found = [on_host(processor, find_host(host)) for processor in found]
         return list({processor.key: processor for processor in found}.values())
+
+    @property
+    def known_host(self) -> str | None:
+        """Name or file of the host; ``None`` where it is not known."""
+        if self.host is None and self.calibration is not None:
+            facts = read_board_facts(Path(self.calibration))
+            return self.calibration if facts.has_host else None
+        return self.host
 
     def combinations(self) -> list[Combination]:
         """Return all combinations, by model, device, precision and batch size.
 
         Raises UnknownNameError if there is no such device.
         """
+        processors = self.processors()
         return [
             Combination(model=model, processor=processor, precision=precision, batch=batch)
             for model in self.models
-            for processor in self.processors()
+            for processor in processors
             for precision in self.precisions or (usual_precision(processor),)
             for batch in self.batches
         ]

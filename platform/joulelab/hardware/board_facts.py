@@ -13,6 +13,7 @@ from joulelab.hardware.processor import Figure
 from joulelab.hardware.spec import GpuSpec
 
 SCHEMA = 1
+_OPERATORS, _PYTHON = "operator_s.", "python.module_s"
 _SURE = 2.0
 """Standard uncertainties beyond which a delay is told from none."""
 
@@ -53,6 +54,11 @@ class BoardFacts:
     def value(self, name: str) -> float | None:
         """Return a figure; ``None`` if it could not be measured, or this version has none."""
         return next((each.value for each in self.facts if each.name == name), None)
+
+    @property
+    def has_host(self) -> bool:
+        """Whether it says what launching takes in the board's machine."""
+        return self.value(_PYTHON) is not None
 
     def on(self, spec: GpuSpec) -> GpuSpec:
         """Return what the catalogue says of the board's product, with what was measured instead."""
@@ -126,9 +132,6 @@ def read_board_facts(path: Path) -> BoardFacts:
             f"{path} must be of version {SCHEMA}, got {found.schema}; calibrate the board anew."
         )
     return found
-
-
-_OPERATORS, _PYTHON = "operator_s.", "python.module_s"
 
 
 def host_figures(path: Path) -> tuple[Mapping[str, Any], Mapping[str, Figure]]:

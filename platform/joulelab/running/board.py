@@ -160,11 +160,11 @@ class _Board:
         yield leakage_of(record)
 
     def rates(self) -> Iterator[Fact]:
-        """Yield what memory and units achieve at the driver's own clocks."""
-        yield self._rate("memory_b_per_s", 1e9, "stream", {})
+        """Yield what memory and units achieve at the driver's own clocks, and at what power."""
+        yield from self._rate("memory_b_per_s", "memory", 1e9, LOADS[1])
         for precision in choices_of(WORKLOADS["gemm"].settings_type, "precision"):
-            name = f"flop_per_s.{precision}"
-            yield self._rate(name, 1e12, "gemm", {"precision": precision})
+            load = ("gemm", {"precision": precision})
+            yield from self._rate(f"flop_per_s.{precision}", precision, 1e12, load)
 
     def curve(self) -> Iterator[ClockPoint]:
         """Yield power and speed of two loads over locked clocks, those that were held."""
@@ -180,17 +180,26 @@ class _Board:
                 if record.measurement.valid:
                     yield _clock_point(load, clock_mhz, record.measurement)
 
-    def _rate(self, name: str, per_unit: float, load: str, knobs: dict[str, Any]) -> Fact:
-        self._report(f"{load} {' '.join(map(str, knobs.values()))}")
+    def _rate(
+        self, name: str, what: str, per_unit: float, load: tuple[str, dict[str, Any]]
+    ) -> Iterator[Fact]:
+        self._report(f"{load[0]} {' '.join(map(str, load[1].values()))}")
         try:
-            (record,) = self._measured(load, knobs)
+            (record,) = self._measured(*load)
         except JouleLabError as error:
-            return Fact(name=name, reason=str(error))
+            yield Fact(name=name, reason=str(error))
+            return
         found = record.measurement
         if not found.valid:
-            return Fact(name=name, reason=_reason(found))
-        rate = per_unit / found.time_per_unit_s
-        return Fact(name=name, value=rate, u=rate * found.time_per_unit_u_s / found.time_per_unit_s)
+            yield Fact(name=name, reason=_reason(found))
+            return
+        rate, power_w = per_unit / found.time_per_unit_s, _power_w(found)
+        u = rate * found.time_per_unit_u_s / found.time_per_unit_s
+        yield Fact(name=name, value=rate, u=u)
+        yield Fact(name=f"power_w.{what}", value=power_w, u=power_w * _relative_u(found))
+        clock_mhz = found.observed.sm_clock_mhz
+        reason = "the clock could not be read" if clock_mhz is None else ""
+        yield Fact(name=f"sm_clock_mhz.{what}", value=clock_mhz, reason=reason)
 
     def _measured(
         self,
@@ -271,15 +280,21 @@ def leakage_of(record: Record) -> Fact:
 
 
 def _clock_point(load: str, clock_mhz: int, found: Measurement) -> ClockPoint:
-    relative_u = found.energy_per_unit_u_j / found.energy_per_unit_j
-    power_w = found.energy_per_unit_j / found.time_per_unit_s
     return ClockPoint(
         load=load,
         sm_clock_mhz=clock_mhz,
-        power_w=power_w,
-        power_u_w=power_w * relative_u,
+        power_w=_power_w(found),
+        power_u_w=_power_w(found) * _relative_u(found),
         rate_per_s=1 / found.time_per_unit_s,
     )
+
+
+def _power_w(found: Measurement) -> float:
+    return found.energy_per_unit_j / found.time_per_unit_s
+
+
+def _relative_u(found: Measurement) -> float:
+    return found.energy_per_unit_u_j / found.energy_per_unit_j
 
 
 def _reason(found: Measurement) -> str:

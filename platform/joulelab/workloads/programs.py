@@ -5,7 +5,7 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -14,12 +14,15 @@ from typing import Any
 from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
-from joulelab.errors import ConfigError, UserCodeError
+from joulelab.errors import ConfigError, JouleLabError, UserCodeError
 from joulelab.registry import Registry, unknown_name
 from joulelab.workloads.base import Workload
 from joulelab.workloads.program import workload_type
 
 _NAME = re.compile(r"(?P<place>.+\.py|[A-Za-z_][\w.]*):(?P<attribute>[A-Za-z_][\w.]*)")
+_MISMATCH = re.compile(r"\w\(\) (takes|missing|got) ")
+"""How Python says that a call does not match the arguments of what is called."""
+_PACKAGE = Path(__file__).parents[1].resolve()
 WorkloadType = type[Workload[Any]]
 
 
@@ -43,7 +46,7 @@ def executed(path: Path) -> ModuleType:
 
 
 def guarded(path: Path, run: Callable[[], Any]) -> Any:
-    """Return what ``run`` returns; an error of the user's code is told in its own frames.
+    """Return what ``run`` returns; an error of the user's code is shown with its own frames.
 
     Raises UserCodeError if the user's code fails.
     """
@@ -51,11 +54,16 @@ def guarded(path: Path, run: Callable[[], Any]) -> Any:
         return run()
     except Exception as error:  # code of the user's may raise anything
         frames = _frames_in(path, error)
-        if not frames:
+        if not frames and not _is_of_call(error):
             raise
-        own = [] if isinstance(error, SyntaxError) else traceback.format_list(frames)
-        why = "".join([*own, *traceback.format_exception_only(error)]).rstrip()
-        raise UserCodeError(f"{path} failed:\n{why}") from error
+        raise UserCodeError(f"{path} failed:\n{_own_lines(frames, error)}") from error
+
+
+def _own_lines(frames: Sequence[traceback.FrameSummary], error: Exception) -> str:
+    own = [] if isinstance(error, SyntaxError) else traceback.format_list(frames)
+    is_ours = isinstance(error, JouleLabError)
+    what = [str(error)] if is_ours else traceback.format_exception_only(error)
+    return "".join([*own, *what]).rstrip()
 
 
 def _frames_in(path: Path, error: BaseException) -> list[traceback.FrameSummary]:
@@ -64,12 +72,22 @@ def _frames_in(path: Path, error: BaseException) -> list[traceback.FrameSummary]
     own = [
         frame
         for frame in frames
-        if (place := Path(frame.filename).resolve()).is_relative_to(folder)
+        if not frame.filename.startswith("<")  # of no file, such as the importer's
+        and (place := Path(frame.filename).resolve()).is_relative_to(folder)
         and "site-packages" not in place.parts
-        and not place.is_relative_to(Path(__file__).parents[1])
+        and not place.is_relative_to(_PACKAGE)
     ]
     wrong_file = isinstance(error, SyntaxError) and error.filename is not None
     return own or (frames[-1:] if wrong_file else [])
+
+
+def _is_of_call(error: Exception) -> bool:
+    """Whether a library failed below user's code that it calls itself, or a call has no match."""
+    if isinstance(error, JouleLabError):
+        return False
+    *_, last = traceback.extract_tb(error.__traceback__)
+    is_outside = not Path(last.filename).resolve().is_relative_to(_PACKAGE)
+    return is_outside or (isinstance(error, TypeError) and bool(_MISMATCH.search(str(error))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

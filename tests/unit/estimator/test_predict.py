@@ -332,3 +332,32 @@ def test_a_bf16_product_on_an_h200_draws_what_was_measured():
     assert FLOP / group.device_s / 1e12 == pytest.approx(655, rel=0.05)
     assert group.power_w == pytest.approx(692, rel=0.02)
     assert group.clock_mhz == pytest.approx(1440, rel=0.05)
+
+
+def test_the_cap_counts_what_the_board_waits_between_kernels():
+    """A board that is busy for a tenth of the time was taken to meet its limit in that tenth."""
+    processor = with_timing(plain_processor(), eager_launch_s={"default": 10 * FLOP / 100e12})
+    cubes, point = model(*[product(CUBE, CUBE, CUBE)] * 4), OperatingPoint(power_limit_w=300)
+
+    made = estimate(cubes, processor, point=point)
+
+    group = made.phases[0].groups[-1]
+    assert group.power_w > 300  # while it runs
+    assert made.power_w < 0.7 * 300
+    assert group.bound == "launch"
+    assert group.clock_mhz == 1000
+    assert made.phases[0].throttled_fraction == 0
+
+
+@pytest.mark.parametrize("limit_w", [205, 220, 235, 245])
+def test_the_mean_with_waiting_meets_the_cap_where_it_binds(limit_w: float):
+    """Half busy, half waiting: the clock falls until the mean of both is what the limit holds."""
+    processor = with_timing(plain_processor(), eager_launch_s={"default": 2 * FLOP / 100e12})
+    cubes = model(*[product(CUBE, CUBE, CUBE)] * 40)
+
+    free = estimate(cubes, processor)
+    made = estimate(cubes, processor, point=OperatingPoint(power_limit_w=limit_w))
+
+    assert free.power_w == pytest.approx(250, rel=0.02)
+    assert made.power_w == pytest.approx(0.99 * limit_w, rel=1e-6)
+    assert made.latency_s >= free.latency_s * (1 - 1e-9)

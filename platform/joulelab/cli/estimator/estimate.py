@@ -48,6 +48,8 @@ class Asking(Printing):
         knob: Settings of the model, such as prompt_tokens=512 or image_size=384.
         host: Host that launches kernels one by one: fast, typical or slow, or a file that
             `joulelab calibrate --host` wrote. By default the typical one, with a range.
+        calibration: File that `joulelab calibrate --board` wrote of a board of the device, whose
+            bandwidth, products, power and host are taken.
     """
 
     model: words.Names
@@ -59,6 +61,7 @@ class Asking(Printing):
     training: bool = False
     knob: words.KnobWords = ()
     host: str | None = None
+    calibration: Path | None = None
 
     def question(
         self,
@@ -80,6 +83,7 @@ class Asking(Printing):
             training=self.training,
             knobs=words.knob_values(self.knob),
             host=self.host,
+            calibration=None if self.calibration is None else str(self.calibration),
             events=events,
             strict=strict,
         )

@@ -104,9 +104,10 @@ def _unknown_model(name: str) -> UnknownNameError:
     known = {shown: shown for names in model_names().values() for shown in names}
     for shown in tuple(known):
         known.setdefault(shown.rpartition(":")[2], shown)
-    close = dict.fromkeys(
-        known[hint] for hint in get_close_matches(name.lower(), known, n=_MOST_HINTS)
-    )
+    text = name.lower()
+    longer = (shown for shown in known if shown.startswith(text))
+    near = [*longer, *get_close_matches(text, known, n=_MOST_HINTS)]
+    close = list(dict.fromkeys(known[each] for each in near))[:_MOST_HINTS]
     hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
     return UnknownNameError(
         f"Unknown model {name!r}.{hint} Known are those of torchvision, transformers "

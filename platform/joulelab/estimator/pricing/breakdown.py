@@ -95,7 +95,7 @@ def phase_estimate(result: PhaseRun, where: Conditions, *, events: bool) -> Phas
         power_w=energy.total_j / latency_s / where.num_devices,
         peak_power_w=min(float(settled.power_w[0].max()), float(where.cap_w[0])),
         throttled_fraction=min(1.0, throttled_s / latency_s),
-        waiting_j=waited_s * float(where.waiting_w[0]),
+        waiting_j=waited_s * float(result.waiting_w[0]),
         unit_share=min(1.0, units_s / in_use),
         memory_share=min(1.0, memory_s / in_use),
         groups=groups,
@@ -144,7 +144,7 @@ class _Groups:
         settled, costs, where = self._result.settled, self._result.costs, self._where
         main, runs = members[main_operator(members)], self._runs
         all_runs = runs * where.num_devices
-        waiting_j = wait_s * float(where.waiting_w[0])
+        waiting_j = wait_s * float(self._result.waiting_w[0])
         energy = EnergySplit(
             compute_j=float(settled.compute_j[0, row]),
             memory_j=float(settled.memory_j[0, row]),
@@ -172,7 +172,7 @@ class _Groups:
         settled = self._result.settled
         core_s, memory_s = settled.core_s[0, row], settled.memory_s[0, row]
         longer_s = max(core_s, memory_s)
-        if settled.slowed[0, row]:
+        if settled.slowed[0, row] and elapsed_s < 2 * settled.device_s[0, row]:
             return "power"
         if elapsed_s - longer_s > longer_s:
             return "launch"
@@ -198,7 +198,7 @@ class _Groups:
             device_s=group.device_s,
             wait_s=wait_s * runs,
             clock_mhz=group.clock_mhz,
-            waiting_mhz=float(self._where.clock_mhz[0]),
+            waiting_mhz=float(settled.waiting_mhz[0, row]),
             energy=group.energy.times(share),
             busy=self._busy_share(row),
             core_share=core_s / needed_s if needed_s > 0 else 0.0,

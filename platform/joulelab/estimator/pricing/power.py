@@ -25,6 +25,16 @@ FIXED_SHARE = 0.18
 programs at batch 1 without gaps between kernels on H200s, power is off by 10 % with it, and high by
 27 % with the simulator's 0.35 (experiments/results/h200_kernels, h200_compiled)."""
 _SLOWED = 1e-3
+_MET = 1e-9  # of a cap: what clocks that it holds are found to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One execution of groups that a board runs together."""
+
+    counts: Array  # how often each group runs
+    # Seconds of the execution at each point, from those of each group, (points, groups).
+    latency_s: Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +42,7 @@ class Settled:
     """Groups at the clock at which they run, as arrays (points, groups)."""
 
     clock_mhz: Array
+    waiting_mhz: Array  # clock at which the board waits for what follows
     core_s: Array
     memory_s: Array
     device_s: Array
@@ -90,26 +101,28 @@ def settle(
     processor: Processor,
     clock_mhz: Array,
     cap_w: Array,
-    counts: Array | None = None,
+    execution: Execution | None = None,
 ) -> Settled:
     """Run groups at the highest clock up to ``clock_mhz`` at which they keep to ``cap_w``.
 
-    A board holds its mean power over many kernels, so groups that alternate share one clock. What
-    exceeds the cap even at the lowest clock takes as long as its energy needs. Clocks and caps are
-    of each point; ``counts`` says how often each group runs in one execution of all, ``None`` that
-    each runs alone.
+    A board holds its mean power over many kernels and what it waits between them, so groups of one
+    ``execution`` share one clock; without one, each runs alone and over and over. What exceeds the
+    cap even at the lowest clock takes as long as its energy needs. Clocks and caps are of each
+    point.
     """
     shape = (len(clock_mhz), len(costs.fill))
     rows = np.tile(np.arange(shape[1]), shape[0])
     load = _Load(costs, processor)
     wanted = load.ceiling_mhz(np.repeat(clock_mhz, shape[1]), rows)
-    shares = np.eye(shape[1]) if counts is None else np.asarray(counts)[:, None]
-    together = _Together(load, wanted.reshape(shape), shares)
-    clock = together.held_mhz(cap_w, processor.clocks_mhz[0])
-    full_s = load.at(wanted, rows).device_s
-    point = load.at(clock.ravel(), rows)
-    stretch = together.stretch(point, cap_w)
-    settled = _settled(point, clock.ravel(), stretch.ravel(), wanted, full_s)
+    together = _Together(load, wanted.reshape(shape), execution)
+    limit = together.limit_mhz(clock_mhz, cap_w, processor.clocks_mhz[0])
+    settled = _settled(
+        together.at(limit),
+        together.of_groups(limit).ravel(),
+        together.stretch(limit, cap_w).ravel(),
+        wanted,
+        load.at(wanted, rows).device_s,
+    )
     columns = {field.name: getattr(settled, field.name).reshape(shape) for field in fields(Settled)}
     return Settled(**columns)
 
@@ -132,41 +145,43 @@ class _Load:
 
     def __init__(self, costs: GroupCosts, processor: Processor) -> None:
         self._costs = costs
-        self._processor = processor
+        self.processor = processor
 
     def at(self, clock_mhz: Array, rows: Index) -> "_AtClock":
         """Return ``rows`` of the costs, each at its own clock."""
-        costs, power = self._costs, self._processor.power
+        costs, power = self._costs, self.processor.power
         core_s = costs.core_s_mhz[rows] / clock_mhz
-        memory_s = memory_side_s(costs, self._processor, clock_mhz, rows)
+        memory_s = memory_side_s(costs, self.processor, clock_mhz, rows)
         work_s = kernel_s(core_s, memory_s)
         fixed_s = costs.fixed_s[rows]
-        voltage2 = self._processor.voltage.at(clock_mhz) ** 2
+        voltage2 = self.processor.voltage.at(clock_mhz) ** 2
         busy_s = costs.fill[rows] * work_s + FIXED_SHARE * fixed_s
-        scale = voltage2 if self._processor.last_cache.on_core_clock else 1.0
+        scale = voltage2 if self.processor.last_cache.on_core_clock else 1.0
         return _AtClock(
+            clock_mhz=clock_mhz,
             core_s=core_s,
             memory_s=memory_s,
             device_s=work_s + fixed_s,
             busy_j=voltage2 * power.busy_w_per_ghz * clock_mhz / 1e3 * busy_s,
             flop_j=voltage2 * costs.flop_j[rows],
             moved_j=scale * costs.cache_j[rows] + costs.memory_j[rows],
-            static_w=static_w(self._processor, clock_mhz),
+            static_w=static_w(self.processor, clock_mhz),
         )
 
     def ceiling_mhz(self, clock_mhz: Array, rows: Index) -> Array:
         """Return the clock that matrix units at high activity allow, at most ``clock_mhz``."""
-        timing = self._processor.timing
+        timing = self.processor.timing
         if timing.tensor_ceiling_start is None:
             return clock_mhz
         share = self._costs.tensor_s_mhz[rows] / clock_mhz / self.at(clock_mhz, rows).device_s
         beyond = np.maximum(0.0, share - timing.tensor_ceiling_start)
-        ceiling = self._processor.clocks_mhz[2] - timing.tensor_ceiling_mhz * beyond
-        return np.minimum(clock_mhz, np.maximum(ceiling, self._processor.clocks_mhz[0]))
+        ceiling = self.processor.clocks_mhz[2] - timing.tensor_ceiling_mhz * beyond
+        return np.minimum(clock_mhz, np.maximum(ceiling, self.processor.clocks_mhz[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AtClock:
+    clock_mhz: Array
     core_s: Array
     memory_s: Array
     device_s: Array
@@ -184,52 +199,65 @@ class _AtClock:
         return self.static_w + self.work_j / self.device_s
 
 
-@dataclass(frozen=True, slots=True)
 class _Together:
-    """Groups that share a clock: sets of them, in columns of ``shares``; points are rows."""
+    """Groups that share a clock: those of one execution, or each its own; points are rows."""
 
-    load: _Load
-    wanted_mhz: Array  # clock of each group where nothing is held, (points, groups)
-    shares: Array  # how often each group runs in each set, (groups, sets)
+    def __init__(self, load: _Load, wanted_mhz: Array, execution: Execution | None) -> None:
+        self._load, self._execution = load, execution
+        self._wanted_mhz = wanted_mhz  # clock of each group where nothing is held
+        count = wanted_mhz.shape[1]
+        # How often each group runs in each set, (groups, sets).
+        self._shares = np.eye(count) if execution is None else execution.counts[:, None]
+
+    def at(self, limit_mhz: Array) -> "_AtClock":
+        """Return the groups where each set is held to ``limit_mhz``."""
+        clock_mhz = np.minimum(self._wanted_mhz, self.of_groups(limit_mhz))
+        rows = np.tile(np.arange(clock_mhz.shape[1]), len(clock_mhz))
+        return self._load.at(clock_mhz.ravel(), rows)
 
     def power_w(self, limit_mhz: Array) -> Array:
-        """Return the mean power of each set whose groups run at ``limit_mhz`` at most."""
-        clock_mhz = self._clocks(limit_mhz)
-        rows = np.tile(np.arange(clock_mhz.shape[1]), len(clock_mhz))
-        point = self.load.at(clock_mhz.ravel(), rows)
-        energy_j = (point.power_w * point.device_s).reshape(clock_mhz.shape) @ self.shares
-        return energy_j / (point.device_s.reshape(clock_mhz.shape) @ self.shares)
+        """Return the mean power of each set, which runs and waits at ``limit_mhz`` at most."""
+        point = self.at(limit_mhz)
+        device_s = point.device_s.reshape(self._wanted_mhz.shape)
+        energy_j, time_s = self._sum(point.power_w * point.device_s), device_s @ self._shares
+        if self._execution is None:
+            return energy_j / time_s
+        latency_s = np.maximum(self._execution.latency_s(device_s)[:, None], time_s)
+        waiting_j = (latency_s - time_s) * static_w(self._load.processor, limit_mhz)
+        return (energy_j + waiting_j) / latency_s
 
-    def held_mhz(self, cap_w: Array, lowest_mhz: float) -> Array:
-        """Return the clock of every group where each set keeps to ``cap_w``, else the lowest."""
-        top = np.where(self.shares.T > 0, self.wanted_mhz[:, None, :], 0.0).max(axis=-1)
-        cap = np.broadcast_to(cap_w[:, None], top.shape).ravel()
+    def limit_mhz(self, clock_mhz: Array, cap_w: Array, lowest_mhz: float) -> Array:
+        """Return the clock to which each set is held by ``cap_w``, else the one asked for."""
+        shape = (len(clock_mhz), self._shares.shape[1])
+        top = np.broadcast_to(clock_mhz[:, None], shape).ravel()
+        cap = np.broadcast_to(cap_w[:, None], shape).ravel()
 
         def power_w(tried: Array, chosen: Index) -> Array:
-            clocks = top.ravel().copy()
+            clocks = top.copy()
             clocks[chosen] = tried
-            return self.power_w(clocks.reshape(top.shape)).ravel()[chosen]
+            return self.power_w(clocks.reshape(shape)).ravel()[chosen]
 
-        limit = _held(power_w, cap, lowest_mhz, top.ravel())
-        return self._clocks(limit.reshape(top.shape))
+        return _held(power_w, cap, lowest_mhz, top).reshape(shape)
 
-    def stretch(self, point: _AtClock, cap_w: Array) -> Array:
+    def stretch(self, limit_mhz: Array, cap_w: Array) -> Array:
         """Return by how much groups must take longer where no clock keeps to ``cap_w``."""
-        work_j, static_j, device_s = (
-            each.reshape(self.wanted_mhz.shape) @ self.shares
-            for each in (point.work_j, point.static_w * point.device_s, point.device_s)
-        )
-        held = np.maximum(1.0, work_j / np.maximum(cap_w[:, None] * device_s - static_j, 1e-30))
-        return self._of_groups(held)
+        point = self.at(limit_mhz)
+        left_j = cap_w[:, None] * self._sum(point.device_s)
+        left_j -= self._sum(point.static_w * point.device_s)
+        needed = np.maximum(1.0, self._sum(point.work_j) / np.maximum(left_j, 1e-30))
+        is_within = self.power_w(limit_mhz) <= cap_w[:, None] * (1 + _MET)
+        return self.of_groups(np.where(is_within, 1.0, needed))
 
-    def _clocks(self, limit_mhz: Array) -> Array:
-        return np.minimum(self.wanted_mhz, self._of_groups(limit_mhz))
-
-    def _of_groups(self, of_sets: Array) -> Array:
+    def of_groups(self, of_sets: Array) -> Array:
         """Return for each group what its set has."""
-        if self.shares.shape[1] == 1:
-            return np.broadcast_to(of_sets, self.wanted_mhz.shape)
+        if self._shares.shape[1] == 1:
+            return np.broadcast_to(of_sets, self._wanted_mhz.shape)
         return of_sets
+
+    def _sum(self, of_groups: Array) -> Array:
+        """Return the sum of each set."""
+        total: Array = of_groups.reshape(self._wanted_mhz.shape) @ self._shares
+        return total
 
 
 def _held(
@@ -246,14 +274,15 @@ def _held(
 
 
 def _settled(
-    point: _AtClock, clock: Array, stretch: Array, wanted: Array, full_s: Array
+    point: _AtClock, waiting: Array, stretch: Array, wanted: Array, full_s: Array
 ) -> Settled:
-    """Stretch what exceeds the cap even at ``clock``, and share out the busy units' energy."""
+    """Stretch what exceeds the cap even at its clock, and share out the busy units' energy."""
     device_s = point.device_s * stretch
     needed_s = point.core_s + point.memory_s
-    core_share = np.divide(point.core_s, needed_s, out=np.zeros_like(clock), where=needed_s > 0)
+    core_share = np.divide(point.core_s, needed_s, out=np.zeros_like(wanted), where=needed_s > 0)
     return Settled(
-        clock_mhz=clock,
+        clock_mhz=point.clock_mhz,
+        waiting_mhz=waiting,
         core_s=point.core_s,
         memory_s=point.memory_s,
         device_s=device_s,
@@ -261,6 +290,6 @@ def _settled(
         compute_j=point.flop_j + core_share * point.busy_j,
         memory_j=point.moved_j + (1 - core_share) * point.busy_j,
         static_j=point.static_w * device_s,
-        throttled=(clock < wanted * (1 - 1e-9)) | (stretch > 1.0),
+        throttled=(point.clock_mhz < wanted * (1 - 1e-9)) | (stretch > 1.0),
         slowed=device_s > full_s * (1 + _SLOWED),
     )

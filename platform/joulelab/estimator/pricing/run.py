@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from joulelab.core.point import OperatingPoint
 from joulelab.core.power_law import CAP_SHARE
 from joulelab.estimator.estimate import FUSING, Mode
-from joulelab.estimator.pricing.power import Settled, requested, settle, waiting_w
+from joulelab.estimator.pricing.power import (
+    Execution,
+    Settled,
+    requested,
+    settle,
+    static_w,
+    waiting_w,
+)
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs
 from joulelab.estimator.pricing.table import WorkTable, tabulate
 from joulelab.hardware.processor import Family, Processor, ProcessorTiming
@@ -178,7 +185,7 @@ class Conditions:
     clock_mhz: Array
     cap_w: Array  # power limits of each processor
     held_w: Array  # power at which it is held where a limit binds
-    waiting_w: Array
+    waiting_w: Array  # power of a processor that only waits
 
     @property
     def overclock(self) -> Array:
@@ -241,13 +248,18 @@ class PhaseRun:
         return np.maximum(0.0, self.elapsed_s - device_s)
 
     @property
+    def waiting_w(self) -> Array:
+        """Power of the device while it waits for the next group, per point."""
+        return static_w(self.where.processor, self.settled.waiting_mhz[:, 0])
+
+    @property
     def energy_j(self) -> Array:
         """Energy of one execution on one processor, per point."""
         settled, table = self.settled, self.plan.table
         counts = np.bincount(table.sequence, minlength=table.num_rows)
         busy_j = (settled.compute_j + settled.memory_j + settled.static_j) @ counts
         idle_s = np.maximum(0.0, self.latency_s - settled.device_s @ counts)
-        return busy_j + idle_s * self.where.waiting_w
+        return busy_j + idle_s * self.waiting_w
 
 
 def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
@@ -259,12 +271,23 @@ def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
     costs = group_costs(plan.table, processor, where.num_devices)
     if toggle != 1.0:
         costs = replace(costs, flop_j=toggle * costs.flop_j, cache_j=toggle * costs.cache_j)
-    sequence = plan.table.sequence
-    counts = np.bincount(sequence, minlength=plan.table.num_rows).astype(np.float64)
-    settled = settle(costs, where.processor, where.clock_mhz, where.held_w, counts)
-    elapsed = elapsed_s(
-        settled.device_s[:, sequence],
-        launch_s(plan, where.processor, where.mode),
-        queued=is_queued(where.processor, where.mode),
+    return run_at(plan, costs, where)
+
+
+def run_at(plan: Plan, costs: GroupCosts, where: Conditions) -> PhaseRun:
+    """Run ``plan``, whose groups ask ``costs`` of the processor."""
+    sequence, processor = plan.table.sequence, where.processor
+    launches_s = launch_s(plan, processor, where.mode)
+    queued = is_queued(processor, where.mode)
+
+    def elapsed(device_s: Array) -> Array:
+        return elapsed_s(device_s[:, sequence], launches_s, queued=queued)
+
+    execution = Execution(
+        counts=np.bincount(sequence, minlength=plan.table.num_rows).astype(np.float64),
+        latency_s=lambda device_s: elapsed(device_s).sum(axis=-1),
     )
-    return PhaseRun(plan=plan, costs=costs, settled=settled, elapsed_s=elapsed, where=where)
+    settled = settle(costs, processor, where.clock_mhz, where.held_w, execution)
+    return PhaseRun(
+        plan=plan, costs=costs, settled=settled, elapsed_s=elapsed(settled.device_s), where=where
+    )

@@ -1,10 +1,11 @@
 """The commands on small networks from a user's file, end to end."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from joulelab.cli.estimator.limits import clock_list
+from joulelab.cli.estimator.sweep import clock_list
 from joulelab.cli.main import main
 from joulelab.cli.words import knob_values, numbers
 from joulelab.csv_table import read_csv_table
@@ -300,6 +301,72 @@ def test_a_file_that_fails_is_shown_by_its_own_lines_alone(joulelab, tmp_path):
     assert len(marks) == 1
     assert why.startswith("RuntimeError")
     assert "fake_tensor.py" not in err
+
+
+def test_a_file_in_the_present_folder_is_shown_without_the_importer(
+    joulelab, tmp_path, monkeypatch
+):
+    """Frames of no file were taken for files of the present folder, and so for the user's."""
+    monkeypatch.chdir(tmp_path)
+    Path("broken.py").write_text("import torch\n\nsize = 1 / 0\n")
+
+    _, _, err = joulelab("estimate", "--model", "broken.py:Net", "--device", "h100")
+
+    assert "broken.py" in err.splitlines()[-4]
+    assert "frozen" not in err
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "import torch\nclass Net(torch.nn.Linear):\n"
+            "    def __init__(self):\n        super().__init__(3, 4)\n"
+            "def example_inputs():\n    return torch.ones(1, 3)\n",
+            "TypeError: example_inputs() takes 0 positional arguments but 1 was given",
+        ),
+        (
+            "import torch\nclass Net(torch.nn.Sequential):\n    def __init__(self):\n"
+            "        super().__init__(torch.nn.Linear(3, 4), torch.nn.Linear(5, 6))\n"
+            "def example_inputs(batch):\n    return torch.ones(batch, 3)\n",
+            "RuntimeError: a and b must have same reduction dim",
+        ),
+        (
+            "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x, y):\n"
+            "        return x + y\ndef example_inputs(batch):\n    return torch.ones(batch, 3)\n",
+            "TypeError: Net.forward() missing 1 required positional argument: 'y'",
+        ),
+    ],
+)
+def test_a_failure_of_which_no_line_is_the_users_is_shown_without_a_traceback(
+    joulelab, tmp_path, text, why
+):
+    """Calls that do not match, and modules of PyTorch alone, ended in a traceback of ours."""
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+
+    code, _, err = joulelab("estimate", "--model", f"{path}:Net", "--device", "h100")
+
+    assert code == 2
+    assert err.splitlines()[-2].endswith("broken.py failed:")
+    assert err.splitlines()[-1].startswith(why)
+    assert "Traceback" not in err
+
+
+def test_the_start_of_a_models_name_is_completed(joulelab):
+    _, _, err = joulelab("estimate", "--model", "detr", "--device", "h100")
+
+    assert "Did you mean 'detr-resnet-101' or 'detr-resnet-50'?" in err
+
+
+def test_memory_above_a_limit_ends_with_code_1(joulelab):
+    question = ("memory", "--model", "resnet18", "--device", "l4", "--quick", "--max-memory-b")
+
+    within, above = joulelab(*question, "1e9"), joulelab(*question, "1e6")
+
+    assert within[0] == 0
+    assert above[0] == 1
+    assert "is above 1 MB" in above[2]
 
 
 def test_dynamic_shapes_are_named_as_the_reason(joulelab, small):

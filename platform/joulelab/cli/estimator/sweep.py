@@ -1,4 +1,4 @@
-"""``joulelab estimate-sweep`` and ``memory``: the best predicted clock, and what fits."""
+"""``joulelab estimate-sweep``: the best predicted clock."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,7 +10,6 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.analysis.estimates.detail import fit_sentence, fits_table, hints_table, memory_table
 from joulelab.analysis.estimates.export import SUFFIXES, Answer, write_answer
 from joulelab.analysis.estimates.wording import asked, differing, value_of
 from joulelab.analysis.quantities import brief
@@ -21,9 +20,7 @@ from joulelab.cli.words import numbers as whole_numbers
 from joulelab.core.bounds import MOST_MHZ, check_range
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.api import Fit, fits
 from joulelab.estimator.estimate import Mode
-from joulelab.estimator.memory_hints import memory_hints
 from joulelab.estimator.question import Curve, sweep
 from joulelab.objectives import OBJECTIVES, without_quality
 
@@ -124,64 +121,6 @@ def _curve_rows(curve: Curve, objective: str) -> Iterator[Mapping[str, object]]:
             "is_default": int(place == curve.default),
             "is_best": int(place == best),
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory(Answering):
-    """Show the memory that models need: parts, timeline, and the largest batch that fits.
-
-    Attributes:
-        quick: Do not look for what would save memory, which needs some more traces.
-    """
-
-    quick: bool = False
-
-    def run(self) -> int:
-        """Trace, print and write; 1 if something does not fit."""
-        check_target(self.out, *SUFFIXES)
-        question = self.question()
-        with progress() as report:
-            found = fits(question, progress=report)
-            is_one = len(found) == 1 and not self.quick
-            hints = memory_hints(question, found[0], progress=report) if is_one else ()
-        answer = Answer(
-            content={
-                "memory": [_fit_fields(fit) for fit in found],
-                "hints": [asdict(hint) for hint in hints],
-            },
-            frame=Frame.of([row for fit in found for row in _fit_rows(fit)]),
-            sentences=[fit_sentence(fit) for fit in found],
-            tables=[fits_table(found), *([hints_table(hints)] if hints else [])],
-        )
-        phases = found[0].phases.items()
-        in_full = [part for each in phases for part in (Text(), memory_table(*each))]
-        below = [part for table in answer.tables[1:] for part in (Text(), table)]
-        self.give(answer, answer.tables if len(found) > 1 else [*in_full, *below])
-        return int(not all(fit.worst.fits for fit in found))
-
-
-def _fit_rows(fit: Fit) -> Iterator[Mapping[str, object]]:
-    for phase, memory in fit.phases.items():
-        parts = asdict(memory)
-        del parts["timeline_b"]
-        yield {
-            **asked(fit),
-            "phase": phase,
-            **parts,
-            "peak_b": memory.peak_b,
-            "fits": int(memory.fits),
-            "largest_batch": fit.largest_batch,
-        }
-
-
-def _fit_fields(fit: Fit) -> dict[str, object]:
-    return {
-        **asked(fit),
-        "fits": fit.worst.fits,
-        "peak_b": fit.worst.peak_b,
-        "largest_batch": fit.largest_batch,
-        "phases": {name: asdict(memory) for name, memory in fit.phases.items()},
-    }
 
 
 _STEPS = 4
