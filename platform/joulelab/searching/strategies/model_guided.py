@@ -47,7 +47,7 @@ _WORTH = 5e-4
 """Least expected improvement for which something is tried that may not keep to the constraints."""
 _LOST = 1e3
 """Finite logarithm of a cost that is infinite."""
-_AT_ONCE = 4
+_AT_ONCE = 8
 """Of so many trials that are out, the outcome of one is awaited before beliefs are formed anew."""
 
 
