@@ -59,9 +59,16 @@ def _await_head(path: Path, wait: _Wait) -> str | None:
 
 
 def _await_nodes(address: str, num_nodes: int, wait: _Wait) -> int:
-    """Return how many nodes have joined, at the latest when the wait is over."""
-    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    """Return how many nodes have joined, at the latest when the wait is over.
+
+    The port of a head is open before it answers, on a busy machine for longer than Ray tries.
+    """
     seen = 0
+    while not wait.is_over and not ray.is_initialized():
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError:
+            time.sleep(_PROBE_S)
     try:
         while seen < num_nodes and not wait.is_over:
             nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -28,6 +29,7 @@ from joulelab.tracking.delivery import deliver
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab_actors.placement import simulated_sites
 from joulelab_actors.session import NAMESPACE
+from joulelab_actors.tune import experiment
 
 LONG = replace(QUICK, window_s=30.0, min_windows=10, limit_s=600.0)
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
@@ -90,6 +92,33 @@ def test_what_goes_wrong_in_tune_ends_the_search_with_a_message_and_it_goes_on(s
     summary, _ = search(Scripted(CANDIDATES))
 
     assert summary.study.complete
+
+
+@pytest.mark.parametrize("where", ["Tuner.fit", "on_trial_complete"])
+def test_a_search_whose_tune_hangs_ends_with_a_message_and_it_goes_on(search, monkeypatch, where):
+    """Before it starts anything, and once all is measured: it waited for ever."""
+    hangs, waited = threading.Event(), []
+
+    def hang(*arguments, **how):
+        waited.append(where)
+        hangs.wait(120)
+
+    with monkeypatch.context() as patch:
+        for name, value in {"MOST_IDLE_S": 5.0, "END_S": 1.0}.items():
+            patch.setattr(experiment, name, value)
+        if where == "Tuner.fit":
+            patch.setattr("ray.tune.Tuner.fit", hang)
+        else:
+            patch.setattr(experiment.QueueSearcher, "on_trial_complete", hang)
+        with pytest.raises(DeviceError, match=r"within 5 s: it hangs. .* --study test to go on"):
+            search(Scripted(CANDIDATES))
+        hangs.set()
+    assert waited
+
+    summary, store = search(Scripted(CANDIDATES))
+
+    assert summary.study.complete
+    assert sorted(valid_trials(store).values()) == [1] * len(CANDIDATES)
 
 
 def test_what_a_strategy_may_not_ask_for_ends_the_search_with_what_is_wrong(search):

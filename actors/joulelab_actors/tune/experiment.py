@@ -4,9 +4,11 @@ import json
 import logging
 import os
 import shutil
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -24,7 +26,7 @@ from joulelab_actors.session import first_line
 from joulelab_actors.tune.algorithms import scheduler
 from joulelab_actors.tune.trainable import MeasuredTrial, config_of, configuration_of
 from joulelab_actors.tune.tune_queue import TuneQueue
-from joulelab_actors.tune.turnover import Key, name_of, num_processes
+from joulelab_actors.tune.turnover import MOST_IDLE_S, Key, Pulse, name_of, num_processes
 
 NAME = "search"
 """Of the experiment, and of its folder."""
@@ -66,9 +68,9 @@ class Steering:
         """Run Tune in a thread for the length of a ``with`` block.
 
         Raises:
-            DeviceError: If Tune failed.
+            DeviceError: If Tune failed, or hangs.
         """
-        _queues[queue.study] = queue
+        _queues[queue.study], queue.turnover.pulse = queue, Pulse(MOST_IDLE_S)
         thread = Thread(target=self._fit, args=(queue,), name="tune", daemon=True)
         thread.start()
         try:
@@ -82,6 +84,7 @@ class Steering:
 
     def _fit(self, queue: TuneQueue) -> None:
         try:
+            _import_without_mlflow()
             with _environment(_SETTINGS):
                 self._tuner(queue).fit()
         except Exception as error:
@@ -250,6 +253,19 @@ def _cut_off(path: Path) -> list[dict[str, Any]] | None:
 
 def _key(trial: Mapping[str, Any]) -> Key:
     return configuration_of(trial["config"])
+
+
+def _import_without_mlflow() -> None:
+    """Import what Tune counts callbacks with, which imports MLflow where it can.
+
+    That takes seconds of the processor and sets up the process, which needs none of it.
+    """
+    known = sys.modules.setdefault("mlflow", None)  # type: ignore[arg-type]
+    try:
+        import_module("ray.air.integrations.mlflow")
+    finally:
+        if known is None:
+            del sys.modules["mlflow"]
 
 
 @contextmanager

@@ -54,7 +54,7 @@ class TuneQueue(SearchQueue):
         self._besides: dict[Configuration, Trial] = {}  # those that the strategy did not ask for
         self._askers: defaultdict[Key, list[Ask]] = defaultdict(list)
         self._results: dict[Key, Result] = {}
-        self._turnover = Turnover()
+        self.turnover = Turnover()
         self._is_led = False  # whether Tune asks what to start, rather than saying so itself
         self._is_stuck = False  # the strategy asks for nothing although nothing is out
         self._num_failed, self._is_over = 0, False
@@ -81,7 +81,7 @@ class TuneQueue(SearchQueue):
             self._results[key_of(trial)] = result_of(self.scored(outcome), self._search.objective)
         self._open = {key_of(trial): trial for trial in history.unfinished}
         self._idle = dict(self._open)
-        self._turnover.go_on_from(map(key_of, history.trials), map(key_of, history.unfinished))
+        self.turnover.go_on_from(map(key_of, history.trials), map(key_of, history.unfinished))
 
     @override
     @contextmanager
@@ -101,7 +101,7 @@ class TuneQueue(SearchQueue):
     def restore(self, begun: Mapping[str, Key], ended: Collection[Key]) -> None:
         """Note what Tune goes on with by itself, by its ids, and what it knows the end of."""
         with self._lock:
-            self._turnover.restore(begun, ended)
+            self.turnover.restore(begun, ended)
 
     def suggest(self, trial_id: str) -> Key | None:
         """Return what Tune is to start next under this id; ``None`` if that is nothing now.
@@ -113,21 +113,21 @@ class TuneQueue(SearchQueue):
             if not self._is_led:
                 self._is_led = True
                 self._turn_over()
-            return self._turnover.take(trial_id, self._most_in_tune)
+            return self.turnover.take(trial_id, self._most_in_tune)
 
     @property
     def has_ended(self) -> bool:
         """Whether nothing is left for Tune to start, ever; what is out may be put back."""
         with self._lock:
-            is_out = bool(self._turnover.unknown or self._open or self._turnover.has_more)
+            is_out = bool(self.turnover.unknown or self._open or self.turnover.has_more)
             return self._is_over or (not is_out and self._has_nothing_to_ask)
 
     def note_ended(self, trial_id: str, *, has_failed: bool) -> None:
         """Note that Tune is done with a trial; what one that failed was to ask for comes again."""
         with self._lock:
-            if (key := self._turnover.note_ended(trial_id)) and has_failed and not self._is_over:
+            if (key := self.turnover.note_ended(trial_id)) and has_failed and not self._is_over:
                 self._num_failed += 1
-                self._turnover.unknown.append(key)
+                self.turnover.unknown.append(key)
             if self._num_failed > MOST_FAILED:
                 self.error = DeviceError(
                     f"Trials of Ray Tune failed {self._num_failed} times before a GPU had measured "
@@ -161,6 +161,8 @@ class TuneQueue(SearchQueue):
             if trial is not None:
                 del self._idle[key_of(trial)]
                 self.note_taken(trial, uuid)
+            elif not self._taken:
+                self.turnover.pulse.check(self.study)
             return trial
 
     @override
@@ -173,6 +175,7 @@ class TuneQueue(SearchQueue):
     @override
     def settle(self, trial: Trial, outcome: Outcome) -> None:
         super().settle(trial, outcome)
+        self.turnover.pulse.beat()
         key = key_of(trial)
         self._open.pop(key, None)
         if self._besides.get(key[0]) == trial:
@@ -202,7 +205,7 @@ class TuneQueue(SearchQueue):
             configuration, repeat = configuration_of(ask.config)
             key = configuration, repeat + ask.iteration
             if ask.iteration == 0:
-                self._turnover.note_begun(key)
+                self.turnover.note_begun(key)
             if key not in self._results and key not in self._open:
                 self._open_besides(key)
         except JouleLabError as error:
@@ -219,7 +222,7 @@ class TuneQueue(SearchQueue):
         """Answer; where that ends the trial of a search, once another can follow it."""
         is_last = "reason" in result or ask.iteration + 1 >= self._most_repeats
         if self._is_led and is_last:
-            self._turnover.hold(configuration_of(ask.config), ask.name, result)
+            self.turnover.hold(configuration_of(ask.config), ask.name, result)
         else:
             self._answer(ask.name, result)
 
@@ -228,10 +231,10 @@ class TuneQueue(SearchQueue):
         if not self._is_led:
             return
         self._plan(is_urgent)
-        for name, result in self._turnover.followed(self._most_in_tune):
+        for name, result in self.turnover.followed(self._most_in_tune):
             self._answer(name, result)
         if self._is_over or self._has_nothing_to_ask:
-            for name, result in self._turnover.release_all():
+            for name, result in self.turnover.release_all():
                 self._answer(name, result)
 
     @property
@@ -251,15 +254,15 @@ class TuneQueue(SearchQueue):
             key = key_of(trial)
             if key not in self._open:  # a trial of Tune's of an earlier run may have asked for it
                 self._opened(trial)
-                if not self._turnover.has(key):
-                    self._turnover.unknown.append(key)
+                if not self.turnover.has(key):
+                    self.turnover.unknown.append(key)
 
     @property
     def _num_under_way(self) -> int:
         """Trials without a result, and results of which Tune should have known by now."""
         if self._most_repeats > 1:
-            return self._turnover.num_going_on + len(self._turnover.unknown)
-        return len(self._open) + self._turnover.num_too_late(len(self._open))
+            return self.turnover.num_going_on + len(self.turnover.unknown)
+        return len(self._open) + self.turnover.num_too_late(len(self._open))
 
     def _next_asked(self) -> Trial | None:
         if self._is_over or self.asks_no_more:
@@ -279,7 +282,7 @@ class TuneQueue(SearchQueue):
 
     @property
     def _has_nothing_to_ask(self) -> bool:
-        return not self._turnover.unknown and (self._is_stuck or self.asks_no_more)
+        return not self.turnover.unknown and (self._is_stuck or self.asks_no_more)
 
     def _open_besides(self, key: Key) -> None:
         """Begin a trial that the strategy did not ask for, while there is a budget."""

@@ -7,11 +7,14 @@ to processes that are killed before they do anything. Here a trial that was meas
 has another to start, and none ends while processes start.
 """
 
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.trial import Trial
+from joulelab.errors import DeviceError
 from joulelab_actors.tune.trainable import Result
 
 Key = tuple[Configuration, int]
@@ -22,6 +25,8 @@ MOST_PROCESSES = 8
 """Of Tune's, of some 100 MB each. They pass on a few hundred results a minute at least."""
 MOST_BEHIND = 500
 """Results that Tune may lack: it is through with them within a minute, the last of a search."""
+MOST_IDLE_S = 600.0
+"""Longest that Tune may do nothing while nothing is measured: a process starts within a minute."""
 
 
 def num_processes(num_gpus: int, most_repeats: int) -> int:
@@ -45,14 +50,47 @@ def name_of(key: Key) -> str:
     return f"{configuration.config_hash}-r{repeat}"
 
 
+class Pulse:
+    """Whether Tune still does something, as far as the study waits for it.
+
+    Args:
+        most_idle_s: Longest that it may do nothing; a user's own Tuner may do so for ever.
+        clock: Returns seconds of a clock that is never set.
+    """
+
+    def __init__(
+        self, most_idle_s: float = inf, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most_idle_s, self._clock, self._beat_s = most_idle_s, clock, clock()
+
+    def beat(self) -> None:
+        """Note that Tune did something, or has something new to do."""
+        self._beat_s = self._clock()
+
+    def check(self, study: str) -> None:
+        """Return if Tune did something of late, where nothing of the study is measured.
+
+        Raises:
+            DeviceError: If it did not.
+        """
+        if self._clock() - self._beat_s > self._most_idle_s:
+            raise DeviceError(
+                "Ray Tune was to start or end a trial while no GPU had anything to measure, and "
+                f"did neither within {self._most_idle_s:g} s: it hangs. `ray status` and the logs "
+                "of Ray's workers show what it waits for. What was measured is kept; say "
+                f"--study {study} to go on."
+            )
+
+
 class Turnover:
     """Trials that Tune is to start, and answers that end those that it has.
 
-    ``unknown`` is what Tune does not know of yet, in its order.
+    ``unknown`` is what Tune does not know of yet, in its order, ``pulse`` whether it goes on.
     """
 
     def __init__(self) -> None:
         self.unknown: deque[Key] = deque()
+        self.pulse = Pulse()
         self._most_behind = MOST_BEHIND
         self._ready: deque[Key] = deque()
         self._keys: dict[str, Key] = {}  # of what Tune has started and not ended, by its ids
@@ -95,6 +133,7 @@ class Turnover:
         """
         if not self._ready or len(self._keys) >= most:
             return None
+        self.pulse.beat()
         key = self._keys[trial_id] = self._ready.popleft()
         if self._num_free:
             self._num_free -= 1
@@ -125,6 +164,7 @@ class Turnover:
 
     def note_begun(self, key: Key) -> None:
         """Note that the process of a trial is there; Tune itself may have restored the trial."""
+        self.pulse.beat()
         self._starting.discard(key)
         self._restored.discard(key)
         self._live.add(key)
@@ -135,6 +175,7 @@ class Turnover:
         Returns:
             What it was started for; ``None`` if Tune had ended it before.
         """
+        self.pulse.beat()
         key = self._keys.pop(trial_id, None)
         if key is not None:
             for those in (self._starting, self._restored, self._live):

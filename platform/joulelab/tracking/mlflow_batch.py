@@ -7,11 +7,13 @@ the runs of a batch are there at once, ended, or not at all. A server's API has 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.mlflow_store import values_of
+from joulelab.tracking.turns import turn
 from joulelab.tracking.vocabulary import metrics, params
 
 MOST = 50
@@ -40,12 +42,14 @@ class EndedRun:
 class Batches:
     """Writes batches of runs to an experiment through the store behind a client.
 
+    ``path`` is the file of an embedded store, ``None`` of any other.
+
     Raises:
         MlflowException: If the experiment was deleted, or the database does not answer.
     """
 
-    def __init__(self, store: Any, experiment_id: str) -> None:
-        self._store, self._experiment_id = store, experiment_id
+    def __init__(self, store: Any, experiment_id: str, path: Path | None) -> None:
+        self._store, self._experiment_id, self._path = store, experiment_id, path
         self._root: str = store.get_experiment(experiment_id).artifact_location
 
     def artifact_uri(self, run_id: str) -> str:
@@ -57,9 +61,10 @@ class Batches:
         return uri
 
     def insert(self, runs: Sequence[EndedRun]) -> None:
-        """Write runs, all or none of them.
+        """Write runs, all or none of them, in turn with others.
 
         Raises:
+            TrackingError: If others do not let it have a turn.
             MlflowException: If a name or a value is none that MLflow takes, or the database
                 refuses. Where its answer is lost, they may be there.
         """
@@ -69,7 +74,7 @@ class Batches:
         for run in runs:
             for table, some in self._rows(run).items():
                 rows.setdefault(table, []).extend(some)
-        with self._store.ManagedSessionMaker(read_only=False) as session:
+        with turn(self._path), self._store.ManagedSessionMaker(read_only=False) as session:
             for table, some in rows.items():  # runs first: the others refer to them
                 if some:
                     session.execute(insert(table), some)
@@ -144,9 +149,9 @@ def ms_of(time: str) -> int:
     return round(1000 * datetime.fromisoformat(time).timestamp())
 
 
-def batches_of(client: Any, experiment_id: str) -> Batches | None:
+def batches_of(client: Any, experiment_id: str, path: Path | None) -> Batches | None:
     """Return what writes batches to an experiment; ``None`` where a server stands before it."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     store = client._tracking_client.store  # noqa: SLF001 - MLflow has no public way to it
-    return Batches(store, experiment_id) if isinstance(store, SqlAlchemyStore) else None
+    return Batches(store, experiment_id, path) if isinstance(store, SqlAlchemyStore) else None

@@ -31,6 +31,7 @@ from joulelab.tracking.mlflow_database import (
     mlflow_uri,
 )
 from joulelab.tracking.study_lock import check_database_folder
+from joulelab.tracking.turns import turn
 from joulelab.tracking.vocabulary import opening_tags
 
 # MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and
@@ -48,8 +49,10 @@ _MAX_PARAMS_PER_CALL = 100
 
 
 @contextmanager
-def reached(uri: str) -> Generator[None]:
+def reached(uri: str, *, in_turn: bool = True) -> Generator[None]:
     """Reach the store, and turn whatever MLflow raises inside into a TrackingError, soon.
+
+    Who does not write ``in_turn`` throughout takes a turn for each write to an embedded store.
 
     Raises:
         TrackingError: If the store does not answer, or refuses something.
@@ -60,12 +63,14 @@ def reached(uri: str) -> Generator[None]:
         path = database_path(uri)
         if path is not None and not path.exists():
             _create_database(path)
-        check_reachable(uri)
+        with turn(path):
+            check_reachable(uri)
         from mlflow.exceptions import MlflowException
     except (OSError, ImportError) as error:
         raise TrackingError(discreet(f"MLflow store {uri}: {error}")) from error
     try:
-        yield
+        with turn(path if in_turn else None):
+            yield
     except (MlflowException, sqlalchemy.exc.SQLAlchemyError, OSError) as error:
         first = str(error).partition("\n")[0]
         raise TrackingError(discreet(f"MLflow store {uri}: {first}")) from error

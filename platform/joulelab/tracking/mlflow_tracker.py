@@ -81,13 +81,14 @@ class MlflowTracker(Tracker):
 
     @override
     def begin(self, header: StudyHeader) -> None:
+        path = database_path(self._uri)
         with reached(self._uri):
             self._client = open_client(self._uri)
             self._experiment_id = experiment_id(
                 self._client, self._uri, header.name, _about(header)
             )
             known = list(self._runs(f"tags.`{_SWEEP_ID}` = '{header.sweep_id}'"))
-            self._batches = batches_of(self._client, self._experiment_id)
+            self._batches = batches_of(self._client, self._experiment_id, path)
             self._parent = _started(known[0]) if known else self._new_parent(header)
             if known:
                 self._remember_children()
@@ -115,7 +116,7 @@ class MlflowTracker(Tracker):
     @override
     def log_batch(self, results: Sequence[tuple[Measurement, Path | None]]) -> None:
         if self._batches is not None:
-            with reached(self._uri):
+            with reached(self._uri, in_turn=False):
                 self._insert(self._batches, results)
         super().log_batch(results)  # what is left, such as runs that were only begun
 

@@ -15,7 +15,7 @@ from joulelab.study.resume import History
 from joulelab.study.search_queue import Search, Sentinel
 from joulelab_actors.tune.trainable import Ask, config_of, configuration_of
 from joulelab_actors.tune.tune_queue import MOST_FAILED, TuneQueue
-from joulelab_actors.tune.turnover import MOST_BEHIND, MOST_PROCESSES, name_of
+from joulelab_actors.tune.turnover import MOST_BEHIND, MOST_PROCESSES, Pulse, name_of
 
 IDS = count()
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
@@ -64,7 +64,7 @@ def suggested(queue):
 
 
 def end(queue, key, **how):
-    [trial_id] = [each for each, other in queue._turnover._keys.items() if other == key]
+    [trial_id] = [each for each, other in queue.turnover._keys.items() if other == key]
     queue.note_ended(trial_id, **how)
 
 
@@ -92,18 +92,18 @@ def test_a_configuration_is_the_same_after_it_was_tunes():
 def carried_out(queue):
     """Be Tune and its trials until Tune is over; return what was started, and most at once."""
     started, most = [], 0
-    while not queue.has_ended or queue._turnover._keys:
+    while not queue.has_ended or queue.turnover._keys:
         num_ended = end_answered(queue)
         started += (new := suggested(queue))
         assert new or num_ended, "Tune waits for ever"
-        most = max(most, len(queue._turnover._keys))
+        most = max(most, len(queue.turnover._keys))
         ask(queue, *new)
     return started, most
 
 
 def end_answered(queue):
     """End the trials that were answered, as Tune does; return how many."""
-    has = queue._turnover._keys.items()
+    has = queue.turnover._keys.items()
     ended = [i for i, key in has if f"{name_of(key)}-0" in queue.exchange.answers]
     for trial_id in ended:
         queue.note_ended(trial_id, has_failed=False)
@@ -457,3 +457,48 @@ def test_trials_that_wait_are_let_go_when_the_search_is_ended(made):
     }
     assert len(queue.exchange.answers) == 4
     assert queue.is_done
+
+
+@pytest.fixture
+def watched(made):
+    """Return a queue whose Tune may do nothing for 60 s, what it started, and its clock."""
+    queue, now_s = made(CANDIDATES[:3]), [0.0]
+    queue.turnover.pulse = Pulse(60.0, lambda: now_s[0])
+    return queue, suggested(queue), now_s
+
+
+def test_tune_that_does_nothing_although_nothing_is_measured_hangs(watched):
+    queue, _, now_s = watched
+    while (trial := queue.take("a")) is not None:
+        now_s[0] += 1000.0
+        measured(queue, trial)
+    now_s[0] += 59.0
+    assert queue.take("a") is None
+
+    now_s[0] += 2.0
+
+    with pytest.raises(DeviceError, match=r"within 60 s: it hangs\. .* --study s to go on"):
+        queue.take("a")
+
+
+def test_tune_may_do_nothing_for_as_long_as_a_trial_is_measured(watched):
+    queue, _, now_s = watched
+    trials = [queue.take("a") for _ in range(3)]
+
+    now_s[0] += 1000.0
+
+    assert None not in trials
+    assert queue.take("b") is None
+
+
+@pytest.mark.parametrize("does", ["its process begins", "it ends"])
+def test_tune_does_not_hang_that_starts_or_ends_a_trial(watched, does):
+    queue, [first, *_], now_s = watched
+    while (trial := queue.take("a")) is not None:
+        measured(queue, trial)
+    now_s[0] += 59.0
+
+    ask(queue, first) if does == "its process begins" else end(queue, first, has_failed=False)
+    now_s[0] += 59.0
+
+    assert queue.take("a") is None

@@ -246,3 +246,33 @@ def test_scatter_beyond_what_is_stated_widens_what_is_believed():
 
     assert quiet.noise == pytest.approx(1.0, abs=0.3)
     assert loud.noise > 5
+
+
+def fleet(random, num=40, num_boards=16):
+    """Return readings of six cells on boards that differ, most at a limit, and no scatter else."""
+    cell, ratio = random.integers(0, 6, num), random.choice(np.linspace(0.4, 1.0, 31), num)
+    cell[0], ratio[0] = 0, 1.0
+    board = np.concatenate(
+        [np.arange(num_boards), random.integers(0, num_boards, num - num_boards)]
+    )
+    law = np.repeat(LAW, num, axis=0)
+    law[:, [1, 2]] = (1.5, -0.7)
+    law[:, :6] += random.normal(0.0, 0.7, (6, 7))[cell][:, :6]
+    free_w = np.exp(log_time_power(law, ratio, np.full(num, np.inf))[:, 1])
+    limit_w = np.where(free_w > 150.0, 150.0, np.inf)
+    apart = random.normal(0.0, (0.01, 0.04), (num_boards, 2))
+    apart[0] = 0.0
+    logs = log_time_power(law, ratio, limit_w) + apart[board] + random.normal(0, 0.003, (num, 2))
+    at = rows(cell, ratio, board)
+    at = Rows(**{name: getattr(at, name) for name in Rows.__slots__} | {"limit_w": limit_w})
+    return Observed(rows=at, logs=logs, u=np.full(logs.shape, 0.003)), num_boards
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_many_boards_read_at_their_limit_is_not_taken_for_scatter(seed):
+    """Steps of a law made linear led astray there, and stopped at up to 40 times the scatter."""
+    observed, num_boards = fleet(np.random.default_rng(seed))
+
+    belief = Belief(COVARIANCES, observed, ANY_BOARD, num_boards=num_boards, working=2.0)
+
+    assert belief.noise < 1.5

@@ -1,9 +1,10 @@
 """What measured configurations tell of the others: a law of physics under a Gaussian prior.
 
 Parameters of the law are normal, those of cells with the covariance of :mod:`covariances`. Their
-most likely values are found by Gauss-Newton steps, and what is left unknown is that of the law made
-linear there (Laplace's approximation). All is written in the space of the data, which is small: of
-what was never measured, only what is asked for is computed.
+most likely values are found by damped Gauss-Newton steps (Marquardt, "An Algorithm for
+Least-Squares Estimation of Nonlinear Parameters", SIAM Journal 11, 1963), and what is left unknown
+is that of the law made linear there (Laplace's approximation). All is written in the space of the
+data, which is small: of what was never measured, only what is asked for is computed.
 """
 
 from collections.abc import Sequence
@@ -25,11 +26,14 @@ _MISFIT = 0.004
 """What the law misses of time and of power, relative, even of a cell that is well known."""
 _NOISE_WORTH = 12.0
 """How many measurements the stated uncertainties are worth against what the residuals show."""
-_NUM_STEPS, _NUM_NOISE_ROUNDS = 12, 2
-_LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03)
+_NUM_STEPS, _NUM_TRIES, _NUM_NOISE_ROUNDS = 20, 6, 2
+_DAMPING, _LEAST_DAMPING, _MORE, _LESS = 1.0, 0.1, 8.0, 0.1
+"""How tightly a step is held to where it starts from, over how tightly the prior holds it: at
+first, the least that is any, and by what it changes after a step that misleads, and one that
+does not."""
 _SETTLED = 0.01
 """By how much, relative, the noise may still change in the end."""
-_ENOUGH = 1e-2
+_ENOUGH = 0.1
 """By how much a step must lower the misfit, in which an error of one deviation counts 1."""
 
 
@@ -162,14 +166,16 @@ class Belief:
 
     def _find_likeliest(self, around: Array) -> float:
         """Move to the most likely weights; return how many of the readings they do not follow."""
-        least, own = np.inf, cho_factor(around, lower=True)
+        own, damping = cho_factor(around, lower=True), _DAMPING
+        least = self._misfit_of(own, self.weights, self._error)
         for _ in range(_NUM_STEPS):
             self._measured = self._readings(self._observed.rows)
-            solve = cho_factor(self._law_prior() + around, lower=True)
-            found = self._step(own, self._wanted(cho_solve(solve, self._linear_error())), least)
+            prior = self._law_prior()
+            found, damping = self._step(prior, around, own, least, damping)
             if least - found < _ENOUGH:
                 break
             least = found
+        solve = cho_factor(prior + around, lower=True)
         inverse = solve_triangular(solve[0], np.eye(len(around)), lower=True)
         return float(self._variance() @ np.sum(inverse**2, axis=0))
 
@@ -199,18 +205,29 @@ class Belief:
             shared=pull @ self._measured.shared,
         )
 
-    def _step(self, own: tuple[Array, bool], wanted: Weights, least: float) -> float:
-        """Move towards ``wanted`` as far as it lowers the misfit, and return the misfit there."""
-        for length in _LENGTHS:
-            tried = self.weights.towards(wanted, length)
+    def _step(
+        self, prior: Array, around: Array, own: tuple[Array, bool], least: float, damping: float
+    ) -> tuple[float, float]:
+        """Move to where the misfit is less than ``least``; return it, and the damping from there.
+
+        ``prior`` is the covariance of readings by the law, ``around`` that around it, and ``own``
+        its Cholesky factor. If nothing is less, it stays.
+        """
+        linear = self._linear_error()
+        for _ in range(_NUM_TRIES):
+            kept = damping / (1.0 + damping)
+            solve = cho_factor((1.0 - kept) * prior + around, lower=True)
+            pull = cho_solve(solve, linear - kept * (linear - self._error))
+            tried = self._wanted(pull).towards(self.weights, kept)
             with np.errstate(all="ignore"):  # a step too far, which the next line notices
                 error = self._error_at(tried)
                 if np.isfinite(error).all():
                     found = self._misfit_of(own, tried, error)
                     if found < least:
                         self.weights, self._error = tried, error
-                        return found
-        return least
+                        return found, damping * _LESS if damping > _LEAST_DAMPING else 0.0
+            damping = max(_LEAST_DAMPING, damping * _MORE)
+        return least, damping
 
     def _misfit_of(self, own: tuple[Array, bool], weights: Weights, error: Array) -> float:
         """Return squared errors and squared distances from the prior mean, in deviations."""

@@ -138,7 +138,7 @@ class FrontGuided(ModelGuided):
         costs[:, 2] = np.round(costs[:, 2] * _NUM_LEVELS) / _NUM_LEVELS
         known = [self._space.index(each) for each in self.evidence.measured]
         front = costs[[place for place in (*known, *self._out) if likely[place]]].reshape(-1, 3)
-        u = _deviations(forecast, self._out) / scale[:2]
+        u = _deviations(forecast, self._unseen) / scale[:2]
         reference = np.full(3, 1.0 + _MARGIN)
         growth = expected_growth(costs[:, :2], u, costs[:, 2], front, reference)
         return growth * forecast.feasible

@@ -47,6 +47,8 @@ _WORTH = 5e-4
 """Least expected improvement for which something is tried that may not keep to the constraints."""
 _LOST = 1e3
 """Finite logarithm of a cost that is infinite."""
+_AT_ONCE = 8
+"""Of so many trials that are out, the outcome of one is awaited before beliefs are formed anew."""
 
 
 class ModelGuided(Strategy):
@@ -56,7 +58,8 @@ class ModelGuided(Strategy):
     tell most of which clock to choose; only what is asked for before the baseline's outcome is
     known goes to a clock that is set beforehand. What cells have in common is shared, so that most
     are measured once or not at all. What is still out counts as known in how far it will narrow the
-    model, so that several trials out at once do not ask the same. Nothing here is random.
+    model, so that several trials out at once do not ask the same. So do the
+    first few outcomes of many, until beliefs are formed anew. Nothing here is random.
     """
 
     def __init__(self, problem: Problem, *, seed: int = 0) -> None:
@@ -64,6 +67,8 @@ class ModelGuided(Strategy):
         self._space = problem.space
         self._forecaster = Forecaster(self.evidence)
         self._out: list[int] = []
+        self._unseen: list[int] = []  # asked for, with outcomes that the forecast lacks, if any
+        self._num_news = 0  # outcomes that it lacks
         self._caps = Caps(self.evidence, self._forecaster.cell, self._forecaster.ratio)
         self._needs_references = over_cells(problem.constraints)
         self._opening = self._opening_places()
@@ -80,6 +85,7 @@ class ModelGuided(Strategy):
             return None
         place = self._reference_first(place)
         self._out.append(place)
+        self._unseen.append(place)
         configuration: Configuration = self._space[place]
         return configuration
 
@@ -89,7 +95,9 @@ class ModelGuided(Strategy):
         place = self._space.index(outcome.candidate)
         if place in self._out:
             self._out.remove(place)
-        self._forecast = None
+        self._num_news += 1
+        if outcome.figures is None or self._num_news * _AT_ONCE >= len(self._out):
+            self._forecast = None
 
     @property
     @override
@@ -102,6 +110,7 @@ class ModelGuided(Strategy):
         """Return what is expected of every configuration; something must have been measured."""
         if self._forecast is None:
             self._forecast = self._forecaster.forecast()
+            self._unseen, self._num_news = list(self._out), 0
         return self._forecast
 
     def equals(self) -> tuple[Configuration, ...]:
@@ -160,7 +169,7 @@ class ModelGuided(Strategy):
         left = left[~forecast.is_capped[left] & (forecast.feasible[left] > _HOPE)]
         if not len(left):
             return None
-        lowest = lowest_after(forecast, left, own, self._out)
+        lowest = lowest_after(forecast, left, own, self._unseen)
         return int(left[np.argmin(lowest)])
 
     def _beside(self, forecast: Forecast, free: NDArray[np.bool_]) -> int | None:
@@ -201,10 +210,10 @@ class ModelGuided(Strategy):
         open_ = doubtful.copy()
         if self._needs_references:
             open_[self._forecaster.reference] = True
-        out = [place for place in self._out if place and open_[place]]
+        out = [place for place in self._unseen if place and open_[place]]
         unlikely = forecast.feasible < (_HOPE if out else 0.0)
         may_be_held = self._caps.open_clocks()
-        asked = [place for place in self._out if may_be_held[place]]
+        asked = [place for place in self._unseen if may_be_held[place]]
         return np.asarray(
             unlikely
             | (doubtful & np.isin(cell, cell[out]))
@@ -239,7 +248,7 @@ class ModelGuided(Strategy):
         if known is None or known.best != best or known.forecast is not forecast:
             known = self._improvements = Improvements(forecast, best, promising(forecast, free))
         at = np.flatnonzero(free[known.places])
-        gain, places = known.after(self._out), known.places[at]
+        gain, places = known.after(self._unseen), known.places[at]
         feasible = forecast.feasible[places]
         # Squared: at even odds a trial beyond a bound would be half of all near it.
         found[places] = gain.expected[at] * feasible**2
@@ -251,7 +260,7 @@ class ModelGuided(Strategy):
         if (known := self._improvements) is None or known.forecast is not forecast:
             return 1.0
         feasible = np.where(free, forecast.feasible, 0.0)
-        return known.chance_of_any(self._out, feasible[known.places])
+        return known.chance_of_any(self._unseen, feasible[known.places])
 
     def _best(self, forecast: Forecast) -> int | None:
         """Return the best of what was measured and of what is out; ``None`` if none may be it."""
