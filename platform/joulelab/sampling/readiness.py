@@ -122,12 +122,13 @@ def warm_up(
     give_up_s = start_s + procedure.warmup_max_s
     follows = procedure.pace == "quick"
     period_s = procedure.warmup_min_s if follows else CHECK_PERIOD_S
-    back_s = QUICK_LOOK_BACK_S if follows else LOOK_BACK_S
     steady = even = False
     timed = True
     while not steady and (clock.now_s() < give_up_s or not loop.units):
         loop.run_until(partial(_has_come, clock, check_s), edge_s=check_s if follows else inf)
         log, now_s = instruments.sampler.log(), clock.now_s()
+        # Of a short warm-up its late half: first runs of a load are no sign of how even it is.
+        back_s = QUICK_LOOK_BACK_S if follows else min(LOOK_BACK_S, (now_s - start_s) / 2)
         timed = len(loop.units) >= _FEWEST_UNITS
         even = _has_steady_power(log.trace, start_s, back_s)
         if timed or not follows:

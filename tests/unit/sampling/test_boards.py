@@ -104,3 +104,22 @@ def test_the_power_of_all_boards_is_known_from_the_last_to_begin_to_the_first_to
     assert both.t_s.tolist() == [1.0, 2.0, 3.0]
     assert both.power_w.tolist() == [110.0, 120.0, 130.0]
     assert _trace([first, None]) is None
+
+
+@pytest.mark.parametrize(("slow_s", "even"), [(0.8, True), (1.6, False)])
+def test_a_short_warm_up_is_judged_by_its_late_half(slow_s, even):
+    """First runs load kernels; what is uneven then may be measured quickly all the same."""
+    gpu, point = FakeGpu(), OperatingPoint()
+    procedure = Procedure(warmup_min_s=2.0, warmup_max_s=2.0)
+    begun_s = []
+
+    def run():
+        begun_s.append(gpu.clock.now_s())
+        gpu.set_level_w(LOAD_W)
+        is_slow = begun_s[-1] < begun_s[0] + slow_s
+        gpu.clock.sleep_s(3 * gpu.unit_s if is_slow else gpu.unit_s)
+        return 1.0
+
+    with Boards([gpu]).watched(procedure, point, point) as instruments:
+        loop = WindowLoop(gpu.clock, run, instruments, instruments.check)
+        assert warm_up(loop, instruments.lead, gpu.clock, procedure).even is even

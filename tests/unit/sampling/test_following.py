@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from joulelab.bench import Bench
@@ -139,10 +140,17 @@ def test_a_point_that_the_power_cap_holds_is_not_measured_again(bench):
     assert capped.pace == "quick"
 
 
-def test_a_program_that_does_not_steady_is_not_tried_quickly_first(bench):
+def test_a_program_that_does_not_steady_is_not_tried_quickly_first(bench, device, address):
     """Each of its points took both procedures, and the second is as unsteady as the first."""
-    short = Procedure(idle_s=0, warmup_min_s=0.2, warmup_max_s=0.3)
+    state = DriverStore(address.store).state(address.uuid)
+    for at_s in np.arange(
+        0, 12, 0.4
+    ):  # its clock goes down and up again
+        at_s = float(device.clock.now_s() + at_s)
+        state.inject(Fault(kind="throttle", clock_mhz=900, at_s=at_s, until_s=at_s + 0.2))
+    short = Procedure(idle_s=0, warmup_min_s=3, warmup_max_s=4)
     (unsteady,) = bench.measure(asked(), procedure=short)
+    device.clock.sleep_s(5.0)
 
     assert unsteady.measurement.observed.warmup_steady is False
     assert measure(bench, 1110).pace == "reference"
