@@ -1,34 +1,29 @@
 """Measure what is to be known of one board in one machine, once."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from math import hypot
 from random import Random
-from statistics import pvariance
-from time import sleep
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from typing_extensions import override
 
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
-from joulelab.core.cost import PhaseCost, WorkloadCost
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
-from joulelab.core.statistics import line_slope_and_u
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.errors import JouleLabError
 from joulelab.hardware.board_facts import SCHEMA, BoardFacts, ClockPoint, Fact
 from joulelab.provenance import collect_provenance
+from joulelab.running.leakage import COOLING, leakage_of, reason_of
 from joulelab.running.step_response import RIDGE, measure_lags, ridge_of
 from joulelab.sampling.calibration import calibrate
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.base import Workload, choices_of
+from joulelab.workloads.base import choices_of
 
 QUICK = Procedure(pace="quick", idle_s=0.0)
 IDLE = Procedure(idle_s=10.0, warmup_min_s=0.5, warmup_max_s=1.0, window_s=0.5, limit_s=2.0)
@@ -36,22 +31,12 @@ IDLE = Procedure(idle_s=10.0, warmup_min_s=0.5, warmup_max_s=1.0, window_s=0.5, 
 HEATING = Procedure(
     idle_s=0.0, warmup_min_s=25.0, warmup_max_s=25.0, window_s=1.0, min_windows=2, limit_s=3.0
 )
-COOLING = Procedure(
-    idle_s=0.0, warmup_min_s=0.5, warmup_max_s=0.5, window_s=0.5, min_windows=50, limit_s=30.0
-)
-"""What power does while temperature falls, of a board that waits after a load: of an H200 five
-kelvins in the first seconds. Under a load temperature and clock change at once, or neither does."""
 LOADS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gemm", {"precision": "fp32", "n": 4096}),
     ("stream", {}),
 )
 """One that is bound by units and one by memory; most boards run both below their limit."""
 NUM_CLOCKS = 24
-_COOLING_DOWN = ("not_steady", "thermal_drift")
-_WAITING, _WAIT_S = "waiting", 0.05
-_LEAST_RANGE_C = 2.0
-_SURE = 3.0
-"""A slope of fewer standard uncertainties is not told from none."""
 
 
 def measure_board(
@@ -146,7 +131,7 @@ class _Board:
         idle = record.measurement.idle
         name = "waiting_power_w"
         if idle is None:
-            yield Fact(name=name, reason=_reason(record.measurement) or "no idle window")
+            yield Fact(name=name, reason=reason_of(record.measurement) or "no idle window")
             return
         power_w = idle.energy_j / idle.duration_s
         yield Fact(name=name, value=power_w, u=idle.power_u_w)
@@ -155,8 +140,7 @@ class _Board:
         """Yield by how much the power of a board that waits grows by temperature."""
         self._report("A board that cools down")
         self._measured("gemm", {"precision": "fp16"}, procedure=HEATING)
-        WORKLOADS.programs.hold(_WAITING, Waiting)
-        (record,) = self._measured(_WAITING, {}, procedure=COOLING)
+        (record,) = self._measured("idle", {"duration_s": 0.05}, procedure=COOLING)
         yield leakage_of(record)
 
     def rates(self) -> Iterator[Fact]:
@@ -191,7 +175,7 @@ class _Board:
             return
         found = record.measurement
         if not found.valid:
-            yield Fact(name=name, reason=_reason(found))
+            yield Fact(name=name, reason=reason_of(found))
             return
         rate, power_w = per_unit / found.time_per_unit_s, _power_w(found)
         u = rate * found.time_per_unit_u_s / found.time_per_unit_s
@@ -219,66 +203,6 @@ def _configuration(
     return Configuration.of(load, WORKLOADS[load].from_knobs(knobs).settings, point)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingSettings:
-    """Leave the board alone."""
-
-
-class Waiting(Workload[WaitingSettings]):
-    """Does nothing on a board that keeps its context."""
-
-    settings_type: ClassVar = WaitingSettings
-    unit: ClassVar[str] = "wait"
-    phases: ClassVar[tuple[str, ...]] = (_WAITING,)
-
-    @override
-    def prepare(self) -> None:
-        """There is nothing to prepare."""
-
-    @override
-    def run(self, phase: str) -> float:
-        sleep(_WAIT_S)
-        return 1.0
-
-    @override
-    def close(self) -> None:
-        """There is nothing to free."""
-
-    @override
-    def cost(self) -> WorkloadCost:
-        phase = PhaseCost(phase=_WAITING, work=1.0, kernels=(), wait_s=_WAIT_S)
-        return WorkloadCost(unit=self.unit, phases=(phase,), resident_b=0.0)
-
-
-def leakage_of(record: Record) -> Fact:
-    """Return how power changes with temperature over the windows of a board that cools down.
-
-    That windows trend is what is looked for; anything else that is wrong with them is not.
-    """
-    name, found = "leakage_w_per_k", record.measurement
-    wrong = [each for each in found.findings if each.reason not in _COOLING_DOWN]
-    if wrong or not found.windows:
-        return Fact(name=name, reason=_reason(found))
-    seen = [(look.at_s, look.state.temperature_c) for look in record.course.looks]
-    known = [(at_s, celsius) for at_s, celsius in seen if celsius is not None]
-    middles_s = [window.start_s + window.duration_s / 2 for window in found.windows]
-    heat_c = np.interp(middles_s, *np.array(known).T) if known else np.zeros(1)
-    range_c = float(np.ptp(heat_c))
-    if range_c < _LEAST_RANGE_C:
-        return Fact(
-            name=name, reason=f"{range_c:.1f} kelvin of cooling, of {_LEAST_RANGE_C:g} at least"
-        )
-    power_w = [window.energy_j / window.duration_s for window in found.windows]
-    slope, u = line_slope_and_u(heat_c, power_w)
-    if slope < _SURE * u:
-        return Fact(name=name, reason=f"{slope:.2g} ± {u:.1g} W per kelvin, which may be none")
-    # Readings are of whole degrees, which flattens a slope over few of them; by how much is half
-    # believed, as rounding is not quite random.
-    flattened = 1 / 12 / pvariance(heat_c)
-    slope /= 1 - flattened
-    return Fact(name=name, value=float(slope), u=hypot(u, flattened / 2 * slope))
-
-
 def _clock_point(load: str, clock_mhz: int, found: Measurement) -> ClockPoint:
     return ClockPoint(
         load=load,
@@ -295,7 +219,3 @@ def _power_w(found: Measurement) -> float:
 
 def _relative_u(found: Measurement) -> float:
     return found.energy_per_unit_u_j / found.energy_per_unit_j
-
-
-def _reason(found: Measurement) -> str:
-    return "; ".join(f"{each.reason}: {each.detail}" for each in found.findings)
