@@ -219,8 +219,9 @@ class Chooser:
         has_begun = now_s - self._begun_s >= _BEGUN_S or age_s > 1.5 * oldest_s
         if age_s > oldest_s and has_begun:
             self._renewing.setdefault(number, now_s)
-        elif age_s < _FRESH_S and now_s - self._renewing.get(number, now_s) >= _FRESH_S:
-            del self._renewing[number]
+        look_s = _FRESH_S if phase.is_capped else 0.0  # until the limit has lowered the clock
+        if age_s < _FRESH_S and now_s - self._renewing.get(number, now_s) >= look_s:
+            self._renewing.pop(number, None)
         return number in self._renewing
 
     def _price_w(self, own_w: float) -> float:

@@ -206,6 +206,8 @@ class Governor(Background):
         if self._streak and is_in_force:
             signature = self.recogniser.signature(seen)
             phase.add(seen, signature, self._point)
+            if self._point == DEFAULT:
+                phase.is_capped = bool(seen.reasons & CAPPED)
             speed = phase.relative_speed(signature)
             if speed is not None:
                 self.chooser.note(phase, self._point, speed, seen.power_w)

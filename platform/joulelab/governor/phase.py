@@ -162,6 +162,8 @@ class Phase:
         self.tallies: dict[OperatingPoint, Tally] = {}
         self.num_windows = 0
         self.duration_s = 0.0
+        self.is_capped = False
+        """Whether a power limit holds its clock, at the driver's own point."""
 
     @property
     def name(self) -> str:
