@@ -143,9 +143,7 @@ def test_a_point_that_the_power_cap_holds_is_not_measured_again(bench):
 def test_a_program_that_does_not_steady_is_not_tried_quickly_first(bench, device, address):
     """Each of its points took both procedures, and the second is as unsteady as the first."""
     state = DriverStore(address.store).state(address.uuid)
-    for at_s in np.arange(
-        0, 12, 0.4
-    ):  # its clock goes down and up again
+    for at_s in np.arange(0, 12, 0.4):  # its clock goes down and up again
         at_s = float(device.clock.now_s() + at_s)
         state.inject(Fault(kind="throttle", clock_mhz=900, at_s=at_s, until_s=at_s + 0.2))
     short = Procedure(idle_s=0, warmup_min_s=3, warmup_max_s=4)
