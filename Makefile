@@ -63,7 +63,7 @@ docs: $(READY)  ## Build the documentation into site/; a warning is an error
 bench: $(READY)  ## Measure the figures that the project promises
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
-bench-estimator: $(READY)  ## Measure those of the estimator, all points told
+bench-estimator: $(READY)  ## Measure those of the estimator, all points shown
 	@$(BIN)/python benchmarks/run.py estimator_speed estimator_laws estimator
 
 bench-governor: $(READY)  ## Measure what the governor saves of what could be saved
