@@ -12,6 +12,14 @@ if [ "${ENV_OF:-$JOB}" != "$JOB" ]; then
 fi
 export ENV_OF=$JOB
 
+# SLURM sets these clocks itself at every step, and the highest at the job's end, whoever has locked
+# others: neither a study's clocks nor the driver's default would be what results say.
+if [ -n "${SLURM_GPU_FREQ:-}" ]; then
+    echo "SLURM sets clocks of this job (--gpu-freq=$SLURM_GPU_FREQ), as the clock guard does;" \
+        "submit it without, and name clocks to the study." >&2
+    exit 2
+fi
+
 # On the shared file system: where the cluster is, and the token that lets one use it.
 export RUN_DIR=${RUN_DIR:-$REPO/.run/$JOB}
 # On the node, and short: Ray's sockets have paths of at most 107 bytes.

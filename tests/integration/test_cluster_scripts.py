@@ -486,3 +486,16 @@ def test_an_experiment_that_takes_too_long_to_conclude_ends_with_its_job(place, 
     assert code == 143
     left, _ = psutil.wait_procs(processes_of(place), timeout=25)[::-1]
     assert not left
+
+
+@pytest.mark.parametrize(("asked", "code"), [("", 0), ("medium,memory=high", 2)])
+def test_scripts_refuse_a_job_whose_clocks_slurm_sets(place, asked, code):
+    environment = environment_of(place) | {"SLURM_GPU_FREQ": asked}
+    sourced = ["bash", "-c", ". cluster/env.sh"]
+
+    done = subprocess.run(
+        sourced, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == code
+    assert (f"--gpu-freq={asked}" in done.stderr) is bool(asked)

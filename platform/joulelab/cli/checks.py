@@ -1,5 +1,6 @@
 """What must be right before a number is believed, checked on one device."""
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ def check_device(device: Device, address: DeviceAddress) -> Iterator[Check]:
             "persistence mode": partial(_check_persistence, device),
             "clock guard": partial(_check_guard, address),
             "settings": partial(_check_settings, device),
+            "SLURM": _check_slurm,
             "heat": partial(_check_heat, device),
             "energy counter": partial(_check_counter, device),
             "power samples": partial(_check_samples, device),
@@ -119,6 +121,17 @@ def _check_settings(device: Device) -> Verdict:
     if capabilities.unlocked_sm_clock_mhz is None:
         locks = "whether clocks are locked, this driver and board do not tell"
     return "ok", f"default power limit; {locks}", ""
+
+
+def _check_slurm() -> Verdict:
+    asked = os.environ.get("SLURM_GPU_FREQ")
+    if asked is None:
+        return "ok", "sets no clocks of this job", ""
+    advice = (
+        "SLURM sets these at every step, and the highest at the job's end, whoever has locked "
+        "others: submit the job without, and name clocks to the study."
+    )
+    return "fail", f"sets clocks of this job: --gpu-freq={asked}", advice
 
 
 def _check_heat(device: Device) -> Verdict:

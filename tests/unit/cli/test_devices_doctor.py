@@ -36,6 +36,18 @@ def checks_of(store, uuid="SIM-h200_sxm-0"):
     return {check.what: check for check in check_device(device, address)}
 
 
+@pytest.mark.parametrize(("asked", "status"), [(None, "ok"), ("450", "fail")])
+def test_a_job_whose_clocks_slurm_sets_is_not_fit_to_measure(store, monkeypatch, asked, status):
+    monkeypatch.delenv("SLURM_GPU_FREQ", raising=False)
+    if asked:
+        monkeypatch.setenv("SLURM_GPU_FREQ", asked)
+
+    found = checks_of(store)["SLURM"]
+
+    assert found.status == status
+    assert (f"--gpu-freq={asked}" in found.found) is bool(asked)
+
+
 def test_an_empty_store_shows_one_simulated_h200(store, capsys):
     code = Devices(device="simulated", store=str(store.root), json=True).run()
 
