@@ -127,17 +127,18 @@ def warm_up(
     while not steady and (clock.now_s() < give_up_s or not loop.units):
         loop.run_until(partial(_has_come, clock, check_s), edge_s=check_s if follows else inf)
         log, now_s = instruments.sampler.log(), clock.now_s()
-        # Of a short warm-up its late half: first runs of a load are no sign of how even it is.
-        back_s = QUICK_LOOK_BACK_S if follows else min(LOOK_BACK_S, (now_s - start_s) / 2)
         timed = len(loop.units) >= _FEWEST_UNITS
-        even = _has_steady_power(log.trace, start_s, back_s)
-        if timed or not follows:
-            even = even and _has_even_times(loop, now_s, back_s)
         if follows:
+            even = _is_even(loop, log.trace, start_s, QUICK_LOOK_BACK_S, timed=timed)
             steady = even and not _cools(log.trace, start_s, now_s)
         else:
+            even = _is_even(loop, log.trace, start_s, LOOK_BACK_S)
             steady = even and _keeps_temperature(log, start_s, now_s)
         check_s = min(clock.now_s() + period_s, give_up_s)
+    if not (even or follows):
+        # Of one that was cut short its late half tells: first runs of a load are seldom even.
+        late_s = min(LOOK_BACK_S, (now_s - start_s) / 2)
+        even = _is_even(loop, log.trace, start_s, late_s)
     return WarmUp(duration_s=clock.now_s() - start_s, steady=steady, even=even, timed=timed)
 
 
@@ -164,14 +165,18 @@ def _keeps_temperature(log: SampleLog, start_s: float, now_s: float) -> bool:
     return not judged or temperature_is_steady([s for s, _ in seen_c], [c for _, c in seen_c])
 
 
-def _has_even_times(loop: WindowLoop, now_s: float, back_s: float) -> bool:
-    recent = [unit for unit in loop.units if unit.start_s >= now_s - back_s]
-    units = recent if len(recent) >= _FEWEST_UNITS else loop.units[-_FEWEST_UNITS:]
-    return time_is_steady([unit.stop_s - unit.start_s for unit in units])
-
-
-def _has_steady_power(trace: PowerTrace | None, start_s: float, back_s: float) -> bool:
+def _is_even(
+    loop: WindowLoop, trace: PowerTrace | None, start_s: float, back_s: float, *, timed: bool = True
+) -> bool:
+    """Whether power was steady of late, and so were the times of units if they can tell."""
     if trace is None:
         return False
     stop_s = float(trace.t_s[-1])
-    return power_is_steady(trace, max(start_s, stop_s - back_s), stop_s)
+    even = power_is_steady(trace, max(start_s, stop_s - back_s), stop_s)
+    return even and (not timed or _has_even_times(loop, back_s))
+
+
+def _has_even_times(loop: WindowLoop, back_s: float) -> bool:
+    recent = [unit for unit in loop.units if unit.start_s >= loop.units[-1].stop_s - back_s]
+    units = recent if len(recent) >= _FEWEST_UNITS else loop.units[-_FEWEST_UNITS:]
+    return time_is_steady([unit.stop_s - unit.start_s for unit in units])
