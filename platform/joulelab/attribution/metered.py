@@ -15,7 +15,8 @@ per unit drift, by static power over longer gaps, which attribution tells apart.
 
 REPEATS_U = 0.002
 """What repeats of a program on one board differ by, relative, beyond what windows of one show: ten
-loads of an H100, whose seconds in 60 spells scattered by 0.3 % at least."""
+loads of an H100, whose seconds in 60 spells scattered by 0.3 % at least, of which single seconds
+explain 0.2 (experiments/results/h100_windows)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

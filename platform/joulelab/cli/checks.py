@@ -125,7 +125,7 @@ def _check_settings(device: Device) -> Verdict:
 
 def _check_slurm() -> Verdict:
     asked = os.environ.get("SLURM_GPU_FREQ")
-    if asked is None:
+    if not asked:
         return "ok", "sets no clocks of this job", ""
     advice = (
         "SLURM sets these at every step, and the highest at the job's end, whoever has locked "

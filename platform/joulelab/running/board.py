@@ -177,7 +177,7 @@ class _Board:
         if not found.valid:
             yield Fact(name=name, reason=reason_of(found))
             return
-        rate, power_w = per_unit / found.time_per_unit_s, _power_w(found)
+        rate, power_w = per_unit / found.time_per_unit_s, found.power_w
         u = rate * found.time_per_unit_u_s / found.time_per_unit_s
         yield Fact(name=name, value=rate, u=u)
         yield Fact(name=f"power_w.{what}", value=power_w, u=power_w * _relative_u(found))
@@ -207,14 +207,10 @@ def _clock_point(load: str, clock_mhz: int, found: Measurement) -> ClockPoint:
     return ClockPoint(
         load=load,
         sm_clock_mhz=clock_mhz,
-        power_w=_power_w(found),
-        power_u_w=_power_w(found) * _relative_u(found),
+        power_w=found.power_w,
+        power_u_w=found.power_w * _relative_u(found),
         rate_per_s=1 / found.time_per_unit_s,
     )
-
-
-def _power_w(found: Measurement) -> float:
-    return found.energy_per_unit_j / found.time_per_unit_s
 
 
 def _relative_u(found: Measurement) -> float:

@@ -130,7 +130,7 @@ def warm_up(
         timed = len(loop.units) >= _FEWEST_UNITS
         if follows:
             even = _is_even(loop, log.trace, start_s, QUICK_LOOK_BACK_S, timed=timed)
-            steady = even and not _cools(log.trace, start_s, now_s)
+            steady = even and not _cools(log.trace, start_s, now_s, procedure.sample_lag_s)
         else:
             even = _is_even(loop, log.trace, start_s, LOOK_BACK_S)
             steady = even and _keeps_temperature(log, start_s, now_s)
@@ -146,11 +146,15 @@ def _has_come(clock: Clock, at_s: float) -> bool:
     return clock.now_s() >= at_s
 
 
-def _cools(trace: PowerTrace | None, start_s: float, now_s: float) -> bool:
-    """Whether the die is still much hotter than what runs makes it, from what ran before."""
+def _cools(trace: PowerTrace | None, start_s: float, now_s: float, lag_s: float) -> bool:
+    """Whether the die is still much hotter than what runs makes it, from what ran before.
+
+    Samples come ``lag_s`` late: what they show at the start is of before it.
+    """
     if trace is None or now_s >= start_s + COOLING_S:
         return False
-    before_w = trace.power_w[(trace.t_s <= start_s) & (trace.t_s > start_s - QUICK_LOOK_BACK_S)]
+    shown_s = start_s + lag_s
+    before_w = trace.power_w[(trace.t_s <= shown_s) & (trace.t_s > shown_s - QUICK_LOOK_BACK_S)]
     now_w = trace.power_w[trace.t_s > now_s - QUICK_LOOK_BACK_S]
     return bool(before_w.size and now_w.size and before_w.mean() > COOLING_RATIO * now_w.mean())
 

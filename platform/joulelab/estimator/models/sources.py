@@ -105,9 +105,10 @@ def _unknown_model(name: str) -> UnknownNameError:
     for shown in tuple(known):
         known.setdefault(shown.rpartition(":")[2], shown)
     text = name.lower()
-    longer = (shown for shown in known if shown.startswith(text))
-    near = [*longer, *get_close_matches(text, known, n=_MOST_HINTS)]
-    close = list(dict.fromkeys(known[each] for each in near))[:_MOST_HINTS]
+    near = get_close_matches(text, known, n=_MOST_HINTS)
+    longer = [shown for shown in known if shown.startswith(text)]
+    longer.sort(key=lambda shown: shown not in near)  # the closest of many completions first
+    close = list(dict.fromkeys(known[each] for each in (*longer, *near)))[:_MOST_HINTS]
     hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
     return UnknownNameError(
         f"Unknown model {name!r}.{hint} Known are those of torchvision, transformers "

@@ -43,7 +43,7 @@ def test_a_plain_name_that_only_timm_knows_is_found():
     [
         ("resnet5", "resnet50"),
         ("lama-2-7b", "llama-2-7b"),
-        ("yolov8", "yolov8l"),
+        ("yolov8", "yolov8x"),
         ("workload:gem", "gemm"),
     ],
 )
