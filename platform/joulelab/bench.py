@@ -17,7 +17,7 @@ from joulelab.core.energy import EnergyWindow, more_windows
 from joulelab.core.measurement import Finding, InvalidReason
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
-from joulelab.core.record import Record, Session, Verdict, record_of
+from joulelab.core.record import Record, Session, Verdict, record_of, voiding
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control, OwnControl, applied
@@ -198,7 +198,9 @@ class Bench:
             for phase in phases:
                 try:
                     verdict = self._measure_phase(phase, instruments)
-                    figures = () if verdict.findings else self._host.figures(verdict.windows)
+                    figures = (
+                        () if voiding(verdict.findings) else self._host.figures(verdict.windows)
+                    )
                     records.append(
                         record_of(session, phase, verdict, figures, self._host.recording)
                     )

@@ -6,12 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from joulelab.core.energy import mean_u_j
-from joulelab.core.measurement import InvalidReason, Measurement
+from joulelab.core.measurement import Measurement
+from joulelab.core.record import voiding
 from joulelab.errors import MeasurementError
-
-BORNE: frozenset[InvalidReason] = frozenset({"not_steady"})
-"""Findings that leave energy and time of the windows known: a host whose pace drifts makes energy
-per unit drift, by static power over longer gaps, which attribution tells apart."""
 
 REPEATS_U = 0.002
 """What repeats of a program on one board differ by, relative, beyond what windows of one show: ten
@@ -101,9 +98,9 @@ def _on_board(measured: Measurement, number: int) -> Measurement:
 
 def require_metered(read: Measurement) -> None:
     """Raise :class:`MeasurementError`, which says why, if a finding voids what was read."""
-    voiding = [finding for finding in read.findings if finding.reason not in BORNE]
-    if voiding or not read.windows:
-        reasons = "; ".join(f"{finding.reason}: {finding.detail}" for finding in voiding)
+    found = voiding(read.findings)
+    if found or not read.windows:
+        reasons = "; ".join(f"{finding.reason}: {finding.detail}" for finding in found)
         raise MeasurementError(f"{read.phase} could not be metered: {reasons}")
 
 

@@ -10,6 +10,7 @@ from joulelab.attribution.prices import Prices, Pricing, Run, reconcile
 from joulelab.attribution.profile import PhaseProfile
 from joulelab.attribution.shared import SharedPhase
 from joulelab.core.measurement import Measurement
+from joulelab.errors import MeasurementError
 from joulelab.workloads.sums import waiting_figure
 
 
@@ -20,10 +21,20 @@ def with_waiting(
     phases = []
     for profiles in zip(*ranks, strict=True):
         read, work = measured[profiles[0].phase], profiles[0].work
-        figures = dict(read.figures)
-        waits_s = [work * figures.get(waiting_figure(rank), 0.0) for rank in range(len(ranks))]
+        waits_s = [work * each_s for each_s in _waits_s(read, len(ranks))]
         phases.append(apart(profiles, waits_s, work * Metered.of(read, static_w=0.0).time_s))
     return list(zip(*phases, strict=True))
+
+
+def _waits_s(read: Measurement, num_ranks: int) -> list[float]:
+    """Return what each rank waited, in seconds per unit of work."""
+    figures, names = dict(read.figures), list(map(waiting_figure, range(num_ranks)))
+    if missing := [name for name in names if name not in figures]:
+        raise MeasurementError(
+            f"{read.phase} cannot be attributed on {num_ranks} GPUs without what each waited for "
+            f"the others, but the measurement has no {', '.join(missing)}; measure it again."
+        )
+    return [figures[name] for name in names]
 
 
 def board_phases(

@@ -1,15 +1,32 @@
 """A measurement together with the raw power that it came from, and what the device did."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.energy import EnergyWindow
-from joulelab.core.measurement import Board, Finding, Measurement, Observed, Provenance
+from joulelab.core.measurement import (
+    Board,
+    Finding,
+    InvalidReason,
+    Measurement,
+    Observed,
+    Provenance,
+)
 from joulelab.core.point import Receipt
 from joulelab.core.procedure import Pace
 from joulelab.core.trace import Course, PowerTrace
 from joulelab.core.trial import Trial
+
+BORNE: frozenset[InvalidReason] = frozenset({"not_steady"})
+"""Findings that leave the windows known, their energy, time, and what else their work came to: a
+host whose pace drifts makes energy per unit drift, by static power over longer gaps."""
+
+
+def voiding(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that leave nothing known of the windows."""
+    return tuple(finding for finding in findings if finding.reason not in BORNE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -68,9 +68,12 @@ def waited_s(ranks: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
     Args:
         ranks: Of each rank the times of the same sums.
+
+    Returns:
+        Nothing where other sums were timed on one rank than on another.
     """
     if len(set(map(len, ranks))) != 1:
-        return (0.0,) * len(ranks)
+        return ()
     shortest_s = list(map(min, zip(*ranks, strict=True)))
     return tuple(EVERY * (sum(own) - sum(shortest_s)) for own in ranks)
 
@@ -104,10 +107,10 @@ class WaitLog:
             self._runs.append(_Run(start_s, self._now_s(), work, tuple(ranks_s)))
 
     def figures(self, windows: Sequence[EnergyWindow]) -> dict[str, float]:
-        """Return what each rank waited in ``windows``, per unit of work; empty if nothing ran."""
+        """Return what each rank waited in ``windows``, per unit of work; empty if not known."""
         inside = [run for run in self._runs if any(_holds(window, run) for window in windows)]
         work = sum(run.work for run in inside)
-        if not work:
+        if not work or not all(run.waited_s for run in inside):
             return {}
         ranks = zip(*(run.waited_s for run in inside), strict=True)
         return {waiting_figure(rank): sum(own) / work for rank, own in enumerate(ranks)}

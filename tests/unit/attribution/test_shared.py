@@ -12,10 +12,11 @@ from joulelab.analysis.attributed.records import ALL_GPUS, content, frame
 from joulelab.analysis.attributed.table import text
 from joulelab.attribution.components import component_of
 from joulelab.attribution.metered import by_board
+from joulelab.attribution.reconciled import with_waiting
 from joulelab.attribution.simulated_source import SimulatedSource
 from joulelab.attribution.traced import traced_program
 from joulelab.cli.main import main
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, MeasurementError
 from joulelab.hardware import GPUS
 from joulelab.workloads import WORKLOADS
 
@@ -168,3 +169,12 @@ def test_the_cheap_method_takes_what_links_draw_from_the_catalogue(tmp_path):
         expected_j = 2 * GPUS[PAIR_GPU].link.awake_w * phase.time_s
         assert links.energy_j == pytest.approx(expected_j, rel=0.3)
         assert links.time_s is None
+
+
+def test_what_ranks_waited_is_never_taken_for_nothing(shared):
+    found, _ = shared
+    (name, read), *_ = found.measured.items()
+    ranks = [(part.profile,) for part in found.phase(name).boards]
+
+    with pytest.raises(MeasurementError, match=r"has no gpu0\.waiting_per_unit_s, gpu1"):
+        with_waiting(ranks, {name: replace(read, figures=())})

@@ -187,6 +187,16 @@ def test_a_load_whose_energy_trends_is_not_steady():
     assert reasons_of(measurement) == ["not_steady"]
 
 
+def test_what_the_work_in_windows_that_trend_came_to_is_known():
+    gpu = FakeGpu(extra_j=lambda t_s: 5.0 * max(0.0, t_s - 1009) ** 2)
+    gpu.tell = lambda windows: {"gpu0.waiting_per_unit_s": 1e-3}
+
+    (measurement,) = measured(gpu)
+
+    assert reasons_of(measurement) == ["not_steady"]
+    assert measurement.figures == (("gpu0.waiting_per_unit_s", 1e-3),)
+
+
 def test_a_device_lost_in_a_window_invalidates_what_is_left_and_raises_nothing():
     gpu = FakeGpu()
     gpu.lost_from_s = IN_WINDOWS_S

@@ -22,7 +22,7 @@ def test_whoever_comes_last_waits_for_nobody():
 
 
 def test_sums_that_were_not_timed_alike_tell_nothing():
-    assert waited_s([[3.0], []]) == (0.0, 0.0)
+    assert waited_s([[3.0], []]) == ()
 
 
 def test_one_sum_in_some_is_timed_and_read_once():
@@ -49,3 +49,13 @@ def test_waiting_is_that_of_the_windows_per_unit_of_work():
         "gpu1.waiting_per_unit_s": pytest.approx(0.1),
     }
     assert log.figures([window(5.0, 6.0)]) == {}
+
+
+def test_waiting_is_not_known_where_some_runs_of_the_windows_tell_none():
+    instants_s = iter([0.0, 1.0, 1.0, 2.0])
+    log = WaitLog(lambda: next(instants_s))
+    for waits_s in ((0.5, 0.0), ()):
+        with log.run() as tell:
+            tell(1.0, waits_s)
+
+    assert log.figures([window(0.0, 2.0)]) == {}
