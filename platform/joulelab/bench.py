@@ -198,12 +198,10 @@ class Bench:
             for phase in phases:
                 try:
                     verdict = self._measure_phase(phase, instruments)
-                    figures = (
-                        () if voiding(verdict.findings) else self._host.figures(verdict.windows)
-                    )
-                    records.append(
-                        record_of(session, phase, verdict, figures, self._host.recording)
-                    )
+                    known = () if voiding(verdict.findings) else verdict.windows
+                    figures = self._host.figures(known) if known else ()
+                    recording = self._host.recording
+                    records.append(record_of(session, phase, verdict, figures, recording))
                 finally:
                     self._host.rest()
                 self._procedure = self._following.next_phase(self._procedure)
