@@ -64,7 +64,7 @@ bench: $(READY)  ## Measure the figures that the project promises
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 bench-estimator: $(READY)  ## Measure those of the estimator, all points shown
-	@$(BIN)/python benchmarks/run.py estimator_speed estimator_laws estimator
+	@$(BIN)/python benchmarks/run.py estimator_speed estimator_laws estimator unknown_hosts
 
 bench-governor: $(READY)  ## Measure what the governor saves of what could be saved
 	@$(BIN)/python benchmarks/governor.py $(ARGS)

@@ -24,6 +24,7 @@ BENCHMARKS = (
     "estimator_speed",
     "estimator_laws",
     "estimator",
+    "unknown_hosts",
     "physical_order",
     "simulation_error",
     "study_error",
