@@ -15,6 +15,8 @@ from math import exp, inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array  # type: ignore[import-untyped]
+from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
 from joulelab.core.statistics import student_quantile
 from joulelab.errors import ConfigError, MeasurementError
@@ -202,7 +204,9 @@ class _Solved:
         missed = (
             y - (means - self._across @ effects)[configuration] - (self._coding @ effects)[board]
         )
-        self.dof = len(y) - len(means) - int(np.linalg.matrix_rank(equations))
+        # Counted, for the rank of the equations rounds up where boards are tied by single readings.
+        num_tied = self._num_boards - _groups(configuration, board)[0]
+        self.dof = len(y) - len(means) - num_tied
         self.variance = float(np.sum(missed**2)) / self.dof if self.dof else 0.0
         self._u, self._drawn = u, np.zeros((num_others, num_others))
         if board_sd is not None:
@@ -267,16 +271,20 @@ def tied(configurations: Sequence[str], boards: Sequence[str], reference: str) -
 
     They can if a chain of boards leads there, each sharing a configuration with the next.
     """
-    reached_configurations, reached_boards = {reference}, set[str]()
-    grown = True
-    while grown:
-        before = len(reached_configurations) + len(reached_boards)
-        for configuration, board in zip(configurations, boards, strict=True):
-            if configuration in reached_configurations or board in reached_boards:
-                reached_configurations.add(configuration)
-                reached_boards.add(board)
-        grown = len(reached_configurations) + len(reached_boards) > before
-    return [configuration in reached_configurations for configuration in configurations]
+    names, on = tuple(dict.fromkeys(configurations)), tuple(dict.fromkeys(boards))
+    places = _numbered(configurations, names)
+    _, group = _groups(places, _numbered(boards, on))
+    is_tied: list[bool] = (group[places] == group[names.index(reference)]).tolist()
+    return is_tied
+
+
+def _groups(configuration: Index, board: Index) -> tuple[int, Index]:
+    """Return how many groups nothing ties to each other, and that of each configuration."""
+    num = int(configuration.max()) + 1
+    size = num + int(board.max()) + 1
+    shared = coo_array((np.ones(len(board)), (configuration, num + board)), shape=(size, size))
+    count, group = connected_components(shared, directed=False)
+    return int(count), group[:num]
 
 
 def _difference_u(covariance: Array, i: int) -> Array:

@@ -172,3 +172,16 @@ def test_a_ratio_is_a_share_that_is_saved_or_added():
 
     assert astuple(less(ratio)) == pytest.approx((0.2, 0.1, 0.25))
     assert astuple(more(ratio)) == pytest.approx((-0.2, -0.25, -0.1))
+
+
+def test_boards_that_single_readings_tie_leave_no_fewer_than_no_degrees_of_freedom():
+    # The rank of these equations, found by their singular values, is one more than there are ties.
+    boards = ["a", "b", "c", "d", "b", "d"]
+    configurations = ["x", "x", "x", "y", "z", "w"]
+
+    fit = fit_additive(
+        configurations, boards, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [0.01] * 6, board_sd=0.05
+    )
+
+    assert fit.dof == 0
+    assert fit.residual_sd is None
