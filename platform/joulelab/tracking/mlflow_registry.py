@@ -32,8 +32,9 @@ _ABOUT = (
     "Power models of joulelab: each run is a version of a registered model, with the errors of "
     "every split as metrics, and its training domain and files as artifacts."
 )
-_ARTIFACT = "model"
+ARTIFACT = "model"
 VERSION_TAG = "joulelab.version"
+_REGISTERED = "models:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,17 @@ class RegisteredModel:
     def uri(self) -> str:
         """Address for MLflow's own tools."""
         return f"models:/{self.name}/{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kept:
+    """What the registry says of a version, besides its files."""
+
+    experiment: str  # of its run
+    about: str  # what that experiment is
+    head: str  # what every version of its kind is, in a sentence
+    tags: Mapping[str, str]  # of the run and the version
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,27 +115,56 @@ def registered(uri: str, name: str, model: Pyfunc) -> RegisteredModel:
         ConfigError: If ``name`` is empty.
         TrackingError: If the store cannot be written.
     """
+    tags = {**model.tags, VERSION_TAG: installed_version("joulelab")}
+    head = "A model of joulelab, which answers only within its training domain."
+    kept = Kept(experiment=EXPERIMENT, about=_ABOUT, head=head, tags=tags, metrics=model.metrics)
+    return keep(uri, name, kept, lambda folder: _write(folder, model, tags))
+
+
+def reference(where: str) -> tuple[str, int | None] | None:
+    """Return name and version of ``models:/NAME[/VERSION]``; ``None`` if it is no such address.
+
+    Raises:
+        ConfigError: If the name is empty, or the version is no number.
+    """
+    if not where.startswith(_REGISTERED):
+        return None
+    name, _, version = where.removeprefix(_REGISTERED).lstrip("/").partition("/")
+    if not name or (version and not version.isdecimal()):
+        raise ConfigError(
+            f"A registered model is models:/NAME or models:/NAME/NUMBER, got {where!r}."
+        )
+    return name, int(version) if version else None
+
+
+def keep(uri: str, name: str, what: Kept, write: Callable[[Path], None]) -> RegisteredModel:
+    """Keep what ``write`` puts into a folder, in it under ``model``, as the next version of a name.
+
+    Raises:
+        ConfigError: If ``name`` is empty.
+        TrackingError: If the store cannot be written.
+    """
     if not name.strip():
         raise ConfigError("A registered model needs a name, got an empty one.")
-    tags = {**model.tags, VERSION_TAG: installed_version("joulelab")}
-    note = _described(tags)
+    note = _described(what.head, what.tags)
     with reached(uri), tempfile.TemporaryDirectory() as folder:
         client = open_client(uri)
         made = client.create_run(
-            experiment_id(client, uri, EXPERIMENT, _ABOUT),
-            tags={**tags, DESCRIPTION: note},
+            experiment_id(client, uri, what.experiment, what.about),
+            tags={**what.tags, DESCRIPTION: note},
             run_name=name,
         ).info
         try:
-            _write(Path(folder), model, tags)
+            write(Path(folder))
             client.log_artifacts(made.run_id, folder)
-            log_values(client, made.run_id, {}, model.metrics, round(1000 * time.time()))
+            log_values(client, made.run_id, {}, what.metrics, round(1000 * time.time()))
         except BaseException:
             client.set_terminated(made.run_id, "FAILED")
             raise
         client.set_terminated(made.run_id, "FINISHED")
         _make_name(client, name, note)
-        source = f"{made.artifact_uri}/{_ARTIFACT}"
+        source = f"{made.artifact_uri}/{ARTIFACT}"
+        tags = dict(what.tags)
         version = client.create_model_version(name, source, made.run_id, tags, description=note)
     return RegisteredModel(name=name, version=int(version.version), run_id=made.run_id)
 
@@ -139,7 +180,25 @@ def fetched(
             registered wants to be loaded by foreign code.
         ConfigError: If its files hold no model.
     """
-    with reached(uri), tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
+        kept, version = download(uri, name, version, Path(folder))
+        check_ours(kept, loader)
+        try:
+            yield kept / "data" / files
+        except ConfigError as error:
+            raise ConfigError(
+                f"{name!r} version {version} must hold a whole model as this version of joulelab "
+                f"keeps it; train and register it anew. {error}"
+            ) from error
+
+
+def download(uri: str, name: str, version: int | None, folder: Path) -> tuple[Path, int]:
+    """Copy what is kept of a version, by default the newest, into a folder; return where, and it.
+
+    Raises:
+        TrackingError: If there is no such version, or the store cannot be read.
+    """
+    with reached(uri):
         client = open_client(uri)
         if version is None:
             known = [int(v.version) for v in client.search_model_versions(f"name='{name}'")]
@@ -149,17 +208,10 @@ def fetched(
         from mlflow.artifacts import download_artifacts
 
         source = client.get_model_version_download_uri(name, str(version))
-        kept = Path(
-            download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=mlflow_uri(uri))
+        found = download_artifacts(
+            artifact_uri=source, dst_path=str(folder), tracking_uri=mlflow_uri(uri)
         )
-        check_ours(kept, loader)
-        try:
-            yield kept / "data" / files
-        except ConfigError as error:
-            raise ConfigError(
-                f"{name!r} version {version} must hold a whole model as this version of joulelab "
-                f"keeps it; train and register it anew. {error}"
-            ) from error
+    return Path(found), version
 
 
 def check_ours(folder: Path, loader: str) -> None:
@@ -193,7 +245,7 @@ def _write(folder: Path, model: Pyfunc, tags: Mapping[str, str]) -> None:
         files = Path(draft) / model.files
         model.save(files)
         mlflow.pyfunc.save_model(
-            folder / _ARTIFACT,
+            folder / ARTIFACT,
             loader_module=model.loader,
             data_path=str(files),
             signature=model.signature,
@@ -204,10 +256,9 @@ def _write(folder: Path, model: Pyfunc, tags: Mapping[str, str]) -> None:
     (folder / "training_domain.json").write_text(json.dumps(model.domain, indent=1) + "\n")
 
 
-def _described(tags: Mapping[str, str]) -> str:
+def _described(head: str, tags: Mapping[str, str]) -> str:
     """Say what a model is in the words of its tags."""
     lines = (f"- {name.removeprefix('joulelab.').replace('_', ' ')}: {tags[name]}" for name in tags)
-    head = "A model of joulelab, which answers only within its training domain."
     return "\n".join((head, "", *lines))
 
 
