@@ -84,7 +84,8 @@ class Laboratory(AbstractLab[Site]):
         dashboard: Serve Ray's dashboard, where this starts Ray. It reads GPUs and processes every
             few seconds beside the measurements.
         procedure: How each measurement is made.
-        calibration: File of joulelab calibrate --board, from which searches begin.
+        calibration: File of joulelab calibrate --board, or models:/NAME that it registered, from
+            which searches begin.
     """
 
     device: str = "simulated"

@@ -31,6 +31,7 @@ from joulelab.study.run import StudySetup, run_trials
 from joulelab.study.search_queue import Check, Search, SearchQueue
 from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.durable import check_folder
+from joulelab.tracking.mlflow_calibrations import calibration_file
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads.parcel import Parcel
 
@@ -116,10 +117,11 @@ class AbstractLab(ABC, Generic[Gpu]):
 
         Raises:
             ConfigError: If the calibration is of none of them, or of another driver or host.
+            TrackingError: If it is a registered one, and the store has none of that name.
         """
         if self.calibration is None:
             return None
-        facts = read_board_facts(self.calibration)
+        facts = read_board_facts(calibration_file(self.calibration, self.store_uri))
         gpu = next((each for each in gpus if each.uuid == facts.device.uuid), gpus[0])
         facts.check(gpu.identity, gpu.hostname)
         return facts

@@ -65,8 +65,9 @@ class Lab(AbstractLab[StudyGpu]):
         guard_socket: Where the clock guard listens; by default the system's, or else one that is
             started for it.
         procedure: How each measurement is made.
-        calibration: File of one of the GPUs that ``joulelab calibrate --board`` wrote: searches
-            begin from what it says, and warm-ups wait for its sensors where they are late.
+        calibration: File of one of the GPUs that ``joulelab calibrate --board`` wrote, or
+            ``models:/NAME`` that it registered in ``tracking_uri``: searches begin from what it
+            says, and warm-ups wait for its sensors where they are late.
         progress: Whether to show on the standard error how far it is.
     """
 

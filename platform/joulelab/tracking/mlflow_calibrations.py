@@ -3,7 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from joulelab.errors import TrackingError
+from joulelab.errors import ConfigError, TrackingError
 from joulelab.hardware.board_facts import BoardFacts, board_text, read_board_facts
 from joulelab.tracking.mlflow_registry import (
     ARTIFACT,
@@ -55,17 +55,22 @@ def _write(folder: Path, facts: BoardFacts) -> None:
     (folder / _FILE).write_text(board_text(facts), encoding="utf-8")
 
 
-def calibration_file(where: str | Path, uri: str) -> Path:
+def calibration_file(where: str | Path, uri: str | None) -> Path:
     """Return the file of a calibration: the one named, or that of ``models:/NAME[/VERSION]``.
 
     A registered one is copied to a folder of the user's, and read before it is handed out.
 
     Raises:
-        ConfigError: If a version is no number, or its file no calibration of this version.
+        ConfigError: If there is no store, a version is no number, or its file no calibration.
         TrackingError: If the store has none of that name and version.
     """
     if (asked := reference(str(where))) is None:
         return Path(where)
+    if uri is None:
+        raise ConfigError(
+            f"{where} is in an MLflow store, but there is none: name one, or the file that "
+            "joulelab calibrate --board wrote."
+        )
     own = user_folder("calibrations")
     own.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=own) as draft:

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import pytest
 from alone import run_alone
@@ -18,6 +19,8 @@ from joulelab.errors import (
 from joulelab.hardware.board_facts import BoardFacts, board_text
 from joulelab.study.search import check_search
 from joulelab.study.workload import StudyWorkload
+from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.mlflow_calibrations import register_calibration
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.idle import Idle, IdleSettings
@@ -191,6 +194,18 @@ def test_a_sweep_refuses_the_calibration_of_another_board_too(make_lab, tmp_path
 
     with pytest.raises(ConfigError, match="board was other and is SIM-h200_sxm-0"):
         joulelab.sweep(step, cost=cost, lab=make_lab(calibration=path))
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
+def test_a_registered_calibration_is_looked_up_in_the_store_of_the_study(make_lab, tmp_path):
+    uri, where = embedded_uri(tmp_path / "store"), Path("models:/board")
+    register_calibration(uri, "board", calibration_of("other"))
+
+    with pytest.raises(ConfigError, match="board was other and is SIM-h200_sxm-0"):
+        joulelab.sweep(step, cost=cost, lab=make_lab(calibration=where, tracking_uri=uri))
+    with pytest.raises(ConfigError, match="there is none: name one"):
+        joulelab.sweep(step, cost=cost, lab=make_lab(calibration=where))
 
 
 def test_clocks_are_given_back_when_a_study_has_ended(make_lab, tmp_path):

@@ -71,6 +71,11 @@ def test_an_address_that_is_none_is_refused(uri, where):
         calibration_file(where, uri)
 
 
+def test_without_a_store_a_registered_one_is_refused():
+    with pytest.raises(ConfigError, match="there is none: name one, or the file"):
+        calibration_file("models:/node7-gpu0", None)
+
+
 def test_what_is_no_calibration_is_refused(uri):
     other = Kept(experiment="others", about="", head="Something else.", tags={}, metrics={})
     keep(uri, "other", other, lambda folder: (folder / "model").mkdir() or _note(folder / "model"))
