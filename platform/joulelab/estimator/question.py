@@ -98,7 +98,7 @@ class Question:
         """
         found = [find_processor(name) for name in self.devices]
         if self.calibration is not None:
-            from joulelab.estimator.calibration.board import calibrated_to  # loads solvers
+            from joulelab.estimator.calibration.fit import calibrated_to
 
             facts = read_board_facts(Path(self.calibration))
             found = [calibrated_to(processor, facts).processor for processor in found]

@@ -12,9 +12,9 @@ from joulelab.core.energy import EnergyWindow
 from joulelab.devices.simulated.machine import RUN_S, Machine
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.workloads.base import Workload
+from joulelab.workloads.disk_cache import lean_cost
 from joulelab.workloads.ranks import StandIn, shares_layers
 from joulelab.workloads.sums import WaitLog
-from joulelab.workloads.tracers import lean_cost
 
 _LEAST_WAIT = 1e-6
 """Of an execution: boards that are done so close to each other wait for nobody."""
