@@ -94,13 +94,8 @@ def estimate(
 def matrix(question: Question, *, progress: Progress | None = None) -> tuple[Cell, ...]:
     """Predict every combination; one that a device cannot do says why instead.
 
-    Args:
-        question: What to predict.
-        progress: Is given what is being traced.
-
-    Raises:
-        UnknownNameError: If a name is not known.
-        ConfigError: If no combination has an answer, or, in strict mode, one has none.
+    Raises UnknownNameError if a name is not known, ConfigError if no combination has an answer, or,
+    in strict mode, one has none.
     """
     tracer = Tracer(question, progress)
     cells = tuple(_cell(question, tracer, each) for each in question.combinations())
@@ -172,10 +167,7 @@ def _host_range(question: Question, tracer: Tracer, combination: Combination) ->
 
 
 def with_opportunities(question: Question, cell: Cell, *, progress: Progress | None = None) -> Cell:
-    """Return ``cell`` with what would save energy, found by predicting it again in other ways.
-
-    Mode, clock and the like are those of ``question`` unless they are the change.
-    """
+    """Return ``cell`` with what would save energy, found by predicting it again in other ways."""
     found = cell.estimate
     if found is None:
         return cell
@@ -233,10 +225,7 @@ class Fit(Combination):
 
 
 def fits(question: Question, *, progress: Progress) -> tuple[Fit, ...]:
-    """Return the memory of every combination of ``question``, and the largest batch that fits.
-
-    Raises ConfigError if a model cannot be traced, or a device lacks a precision.
-    """
+    """Return the memory of every combination of ``question``, and the largest batch that fits."""
     tracer = Tracer(question, progress)
     most: dict[tuple[str, str, str], int | None] = {}
     found = []
@@ -266,10 +255,7 @@ def phases_memory(traced: TracedModel, processor: Processor) -> dict[str, Memory
 
 
 def _largest(tracer: Tracer, asked: Combination) -> int | None:
-    """Extrapolate from two batches, and again from what was found, until a trace agrees.
-
-    Memory is all but linear in the batch, so that the second guess is right as a rule.
-    """
+    """Extrapolate from two batches, and again from what was found, until a trace agrees."""
 
     def worst(batch: int) -> MemoryEstimate:
         found = phases_memory(tracer.of(replace(asked, batch=batch)), asked.processor)

@@ -100,11 +100,7 @@ def _launches(operator_s: Mapping[str, float]) -> dict[str, float]:
 
 
 def find_host(name: str) -> Host:
-    """Return the host of a name in the catalogue, or of a file that ``joulelab calibrate`` wrote.
-
-    Raises UnknownNameError if there is none of that name, ConfigError if there is no such file, or
-    it is none of a host.
-    """
+    """Return the host of a name, or of a file of ``joulelab calibrate``; JouleLabError if none."""
     path = Path(name)
     if path.suffix == ".json":
         return _host(path.stem, *host_figures(path))

@@ -202,11 +202,7 @@ class _Exchange:
 
 
 async def _events(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """Yield the objects of a stream of server-sent events.
-
-    Raises EOFError if it breaks off: neither ``[DONE]`` nor a reason to finish came,
-    MeasurementError if the server tells of an error in it.
-    """
+    """Yield events; EOFError if the stream breaks off, MeasurementError if one is an error."""
     finished = False
     async for line in lines:
         name, _, text = line.decode().strip().partition(":")

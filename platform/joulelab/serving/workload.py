@@ -147,10 +147,7 @@ class Server(Workload[ServerSettings]):
 
 
 def _tokens(answers: Sequence[Answer]) -> int:
-    """Return how many tokens answers have.
-
-    Raises MeasurementError if one failed, or it is not known how many.
-    """
+    """Return how many tokens answers have; MeasurementError if that is not known."""
     why = Counter(answer.failure for answer in answers if answer.failure)
     if why:
         failures = "; ".join(f"{times} x {failure}" for failure, times in why.most_common(3))

@@ -34,10 +34,7 @@ def kernel_of(operator: Operator) -> KernelCost:
 
 
 def cost_of(unit: str, phases: Sequence[ProgramPhase]) -> WorkloadCost:
-    """Return what a workload of ``phases`` asks of a device.
-
-    It holds weights, inputs and optimizer state, and the most that a phase holds besides.
-    """
+    """Return what a workload of ``phases`` asks of a device, which holds what the largest does."""
     return WorkloadCost(
         unit=unit,
         phases=tuple(_phase_cost(each) for each in phases),

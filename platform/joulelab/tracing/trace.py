@@ -46,10 +46,7 @@ def fake_tensors() -> Generator[None]:
 def trace(
     program: Callable[[], object], *, tf32_matmul: bool = False, tf32_conv: bool = True
 ) -> tuple[KernelCost, ...]:
-    """Run ``program`` and return its kernels in the order of their launches.
-
-    Raises ConfigError if the program calls an operator of matrix kind that has no FLOP formula.
-    """
+    """Run ``program`` and return its kernels in order; ConfigError if one has no FLOP formula."""
     traced = trace_program(program, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv, strict=True)
     return kernels_of(traced)
 
@@ -188,10 +185,7 @@ def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
 
 
 def nothing_remembered() -> AbstractContextManager[None]:
-    """Let networks compute everything anew in a ``with`` block, as they do while compiled.
-
-    Those that remember are of transformers: where nothing has imported it, there are none.
-    """
+    """Let networks of transformers compute everything anew in a block, as while compiled."""
     remembering = sys.modules.get("transformers.pytorch_utils")
     if remembering is None:
         return nullcontext()

@@ -66,10 +66,7 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form(Generic[T]):
-    """How values of a kind are kept; ``what`` is one for the log: ``"a cost"``.
-
-    ``decode`` raises ValueError, TypeError, KeyError or AttributeError of bytes that hold none.
-    """
+    """How values are kept, called ``what`` in the log; ``decode`` raises ValueError or its like."""
 
     what: str
     encode: Callable[[T], bytes]
@@ -99,11 +96,7 @@ def write_entry(path: Path, value: T, form: Form[T]) -> None:
 
 
 def made_once(path: Path, make: Callable[[], T], form: Form[T]) -> T:
-    """Return the entry at ``path``; if none can be read, ``make`` it and keep it.
-
-    Of several processes that ask at once, one makes it and the others wait. A folder that cannot
-    be written costs only time.
-    """
+    """Return the entry at ``path``, else ``make`` and keep it, while other processes wait."""
     value = read_entry(path, form)
     if value is not None:
         return value
@@ -145,9 +138,8 @@ def cached_cost(
 ) -> WorkloadCost:
     """Return ``workload.cost()``, from disk if it was counted before; it need not be prepared.
 
-    Entries are in the user's cache folder (``$XDG_CACHE_HOME/joulelab/costs``,
-    ``~/.cache/joulelab/costs`` if that is unset) unless ``folder`` is given. A workload that its
-    settings do not describe is counted anew. ``count`` counts one in the place of ``cost``.
+    Entries are in ``folder``, by default the user's cache folder. ``count`` counts in its place;
+    what its settings do not describe is counted anew.
     """
     if not workload.is_defined_by_settings:
         return workload.cost()
@@ -201,11 +193,7 @@ sys.stdout.buffer.write(b"\\n" + cost_to_json(kind(settings).cost()))
 
 
 def lean_cost(workload: Workload[Any]) -> WorkloadCost:
-    """Return what :func:`cached_cost` does, without PyTorch where enough processes have it.
-
-    One that has it, or is among the first that need it, traces by itself. The others have it done
-    one after the other by a process that ends with it, which takes some seconds for each cost.
-    """
+    """Return :func:`cached_cost`, traced by a process that ends then where enough keep PyTorch."""
     return cached_cost(workload, count=lambda: _count(workload))
 
 

@@ -155,10 +155,7 @@ class Generation:
 
 
 def traced_cost(workload: NetworkWorkload[Any]) -> WorkloadCost:
-    """Return the costs of one prefill and of one decode, and the bytes held.
-
-    The bytes are those of the weights and of the cache at its longest; activations come on top.
-    """
+    """Return the costs of a prefill and a decode, and the bytes of weights and longest cache."""
     settings = workload.settings
     with fake_tensors():
         network = workload.network(torch.device("cpu"))

@@ -147,21 +147,11 @@ class NetworkWorkload(TorchWorkload[Settings]):
 
     @abstractmethod
     def network(self, device: Any) -> Any:
-        """Build the network on ``device``, a ``torch.device``.
-
-        Returns:
-            A ``torch.nn.Module`` (a ``ModuleDict`` of several) in the precision of
-            :func:`joulelab.workloads.formats.storage_dtype`.
-        """
+        """Build the network, a ``torch.nn.Module``, on ``device`` in its storage format."""
 
     @abstractmethod
     def programs(self, network: Any, device: Any) -> Programs:
-        """Make inputs on ``device``, and return what the phases run on ``network``.
-
-        Args:
-            network: A network that :meth:`network` built, its layers perhaps quantised since.
-            device: Where it is, a ``torch.device``.
-        """
+        """Return what the phases run on ``network``, maybe quantised, with inputs beside it."""
 
     def load(self, device: Any) -> tuple[Any, Programs]:
         """Build the network and its inputs on ``device``; return it, and what its phases run."""
@@ -247,11 +237,7 @@ class NetworkWorkload(TorchWorkload[Settings]):
         return cost_of(self.unit, self.traced())
 
     def traced(self) -> tuple[ProgramPhase, ...]:
-        """Trace what a run executes of every phase, on tensors without memory.
-
-        Raises ConfigError if an operator of matrix kind has no formula, or a shape depends on
-        values.
-        """
+        """Trace what a run executes of every phase, without memory; ConfigError if that fails."""
         import torch
 
         from joulelab.tracing.trace import fake_tensors

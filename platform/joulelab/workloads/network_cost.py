@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import torch
 
 from joulelab.core.cost import KernelCost
+from joulelab.core.number_format import number_format
 from joulelab.tracing.kernels import averaged, kernels_of, repeated
-from joulelab.tracing.precision import at_precision, is_quantised
+from joulelab.tracing.precision import at_precision
 from joulelab.tracing.program import Program, ProgramPhase
 from joulelab.tracing.trace import trace_program, trace_training
 
@@ -62,10 +63,7 @@ class Loop(ABC):
 def trace_counted(
     program: Callable[[], object], *, trace: Callable[..., Program] = trace_program, **options: Any
 ) -> tuple[Program, int]:
-    """Trace ``program`` with these options; return it, and its calls in Python on the host.
-
-    Raises ConfigError if an operator of matrix kind has no formula, or a shape depends on values.
-    """
+    """Trace ``program``; return it and its calls in Python; ConfigError if it cannot be counted."""
     calls = HostCalls()
     return trace(calls.during(program), strict=True, **options), calls.count
 
@@ -90,7 +88,9 @@ def traced_phase(
         tf32_conv=precision != "fp32",
     )
     # An estimate of fp32 lets convolutions use TF32, PyTorch's default; a measurement does not.
-    if precision == "fp32" or is_quantised(precision):  # quantised layers were traced as such
+    if (
+        precision == "fp32" or number_format(precision).is_quantised
+    ):  # quantised layers were traced as such
         traced = replace(traced, precision=precision)
     return ProgramPhase(
         phase=phase,
@@ -117,10 +117,7 @@ def traced_steps(
     kernels: Callable[[Program], Kernels] = kernels_of,
     **options: Any,
 ) -> TracedSteps:
-    """Trace the first and the last of some steps: operations and bytes grow linearly in between.
-
-    ``step`` returns what takes the step of an index; ``skip`` makes as if that many had been taken.
-    """
+    """Trace the first and the last of some steps, after ``skip`` of those in between."""
     if num_steps < 1:
         return TracedSteps((), 0, 0.0)
     traced = [trace_counted(step(0), **options)]

@@ -52,11 +52,7 @@ def num_sharing(workload: Workload[Any]) -> int:
 
 
 def shares_layers(workload: Workload[Any], num_gpus: int) -> bool:
-    """Whether the GPUs compute one program together, and not a copy of it each.
-
-    Raises:
-        ConfigError: If it is to be shared by another number of GPUs.
-    """
+    """Whether GPUs compute one program together, or a copy each; ConfigError if so many cannot."""
     degree = num_sharing(workload)
     if degree not in (1, num_gpus):
         raise ConfigError(
@@ -70,11 +66,7 @@ class Ranks(StandIn):
     """Runs a workload on each of some GPUs, and counts the work of all.
 
     They run as tensor parallel where the setting of that name says so, and otherwise each a copy
-    (data parallel). A run ends when the last has ended.
-
-    Args:
-        workload: What to run, of a class that other processes can import.
-        uuids: The GPUs, in the order of ranks.
+    (data parallel). ``uuids`` are in the order of ranks; other processes must import the class.
     """
 
     def __init__(self, workload: Workload[Any], uuids: Sequence[str]) -> None:
@@ -163,12 +155,9 @@ class Ranks(StandIn):
             ) from error
 
     def on_each(self, asked: Callable[[Workload[Any]], Answer]) -> list[Answer]:
-        """Call a function with the workload of every rank at the same time; return all answers.
+        """Call a function, pickled, with every rank's workload at once; return all answers.
 
-        Function and answers are pickled.
-
-        Raises:
-            MeasurementError: If a rank failed; says which, and why.
+        Raises MeasurementError, which says why, if a rank failed.
         """
         for connection in self._connections:
             connection.send(asked)

@@ -64,11 +64,7 @@ def _between_s(start: Any, stop: Any) -> float:
 
 
 def waited_s(ranks: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Return how long each rank waited in all sums, in seconds, from those that were timed.
-
-    Args:
-        ranks: Of each rank the times of the same sums.
-    """
+    """Return how long each rank waited, in seconds, from times of the same sums of each."""
     if len(set(map(len, ranks))) != 1:
         return (0.0,) * len(ranks)
     shortest_s = list(map(min, zip(*ranks, strict=True)))
@@ -84,11 +80,7 @@ class _Run:
 
 
 class WaitLog:
-    """What each rank waited in the latest runs.
-
-    Args:
-        now_s: The clock of the windows that it is asked about.
-    """
+    """What each rank waited in the latest runs, by the clock of the windows asked about."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s

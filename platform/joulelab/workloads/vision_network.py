@@ -34,10 +34,7 @@ _PUBLISHED_PX, _PUBLISHED_RESIZED_PX = 224, 232
 def classifier(
     geometry: Mapping[str, Any], settings: NetworkSettings, device: torch.device
 ) -> PreTrainedModel:
-    """Return a network that classifies images.
-
-    Raises ConfigError if its weights cannot be read, or are of another geometry.
-    """
+    """Return a network that classifies images; ConfigError if its weights are of another."""
     return _network(AutoModelForImageClassification, geometry, settings, device)
 
 
@@ -117,10 +114,7 @@ def detector(
 
 
 def detecting(network: Any, images: torch.Tensor, confidence: float) -> Callable[[], object]:
-    """Return what detects objects in one batch of square images.
-
-    It waits for the device, as everyone's does: how many boxes are kept decides their shape.
-    """
+    """Return what detects objects in a batch; how many boxes are kept decides their shape."""
     sizes = torch.full((len(images), 2), images.shape[-1], device=images.device)
     chosen = _DETECTION[network.config.model_type]().post_process_object_detection
 
@@ -132,10 +126,7 @@ def detecting(network: Any, images: torch.Tensor, confidence: float) -> Callable
 
 
 def prepared_for_vit(weights: str | None, size_px: int) -> Prepared:
-    """Return what prepares images as the checkpoint ``weights`` says, or as ViT's own do.
-
-    Raises ConfigError if the checkpoint cannot be read.
-    """
+    """Return what prepares images as ``weights`` say, or ViT's own; ConfigError if unreadable."""
     processor = _published(weights) or ViTImageProcessor(size=_square(size_px))
     return lambda images: as_pixels(processor, images)
 
@@ -148,10 +139,7 @@ def prepared_for_resnet50(size_px: int) -> Prepared:
 
 
 def detection_processor(kind: str, weights: str | None, size_px: int) -> Any:
-    """Return the processor of detectors of ``kind``, for square images.
-
-    Raises ConfigError if that of the checkpoint ``weights`` cannot be read.
-    """
+    """Return the processor of detectors of ``kind``; ConfigError if that of ``weights`` fails."""
     processor = _published(weights) or _DETECTION[kind]()
     processor.size = _square(size_px)
     return processor

@@ -50,13 +50,10 @@ RawEvents = Callable[[GroupWork, Processor], Sequence[RawEvent]]
 
 
 def partitioned(raw: Iterable[RawEvent], energy: EnergySplit) -> tuple[Event, ...]:
-    """Divide ``energy`` among ``raw`` so that each component's events sum to it.
+    """Divide ``energy`` among ``raw``, by path, so that each component's events sum to it.
 
-    Raises ConfigError if a component's energy is negative or not finite.
-
-    Returns:
-        One event per path, in their order within each component; besides
-        ``"<component>/unattributed"`` where a component has energy but no raw event does.
+    An event ``"<component>/unattributed"`` has what no raw event explains. Raises ConfigError if an
+    energy is negative or not finite.
     """
     events = merged(raw)
     return tuple(
@@ -77,10 +74,7 @@ def merged(raw: Iterable[RawEvent]) -> list[RawEvent]:
 
 
 def kappa(events: Iterable[Event]) -> dict[Component, float]:
-    """Return predicted over bottom-up energy of each component that has bottom-up energy.
-
-    Far above one it says how much goes to wires, clocks and control that no unit energy holds.
-    """
+    """Return predicted over bottom-up energy of each component that has bottom-up energy."""
     events = list(events)
     factors: dict[Component, float] = {}
     for component in COMPONENTS:
@@ -97,10 +91,7 @@ def component_of(event: Event) -> str:
 
 
 def summed(*groups: Iterable[Event]) -> tuple[Event, ...]:
-    """Add up events of equal path, in the order in which paths first appear.
-
-    Raises ConfigError if events of one path count different things.
-    """
+    """Add up events of equal path, in order; ConfigError if those of one count different things."""
     totals: dict[str, list[Event]] = {}
     for event in (event for group in groups for event in group):
         same = totals.setdefault(event.path, [])

@@ -109,10 +109,7 @@ class Anchor:
 
 
 def read_anchors(path: Path) -> tuple[Anchor, ...]:
-    """Read a table that ``benchmarks/estimator_anchors.py`` wrote.
-
-    Raises ConfigError if the file cannot be read or lacks columns; names them.
-    """
+    """Read a table of ``benchmarks/estimator_anchors.py``; ConfigError if it is none, and why."""
     rows = read_csv_table(path)
     missing = [name for name in _COLUMNS if rows and name not in rows[0]]
     if missing or not rows:
@@ -234,8 +231,7 @@ class Pricing:
     def on(self, processor: Processor, *, at_measured_clocks: bool = False) -> Prices:
         """Return what they cost on ``processor`` at its default operating point.
 
-        Or each at the clock at which it was seen to run, where that was measured, under no cap: so
-        it does not matter by how much one held the clock down, nor that short runs may exceed it.
+        Or each at the clock at which it was seen to run, if any, under no cap.
         """
         if at_measured_clocks:
             timing = replace(processor.timing, tensor_ceiling_start=None)
@@ -277,11 +273,7 @@ def _placed(anchor: Anchor) -> Operator:
 
 
 def _table(operators: Sequence[Operator], parameter_b: float) -> WorkTable:
-    """Every operator as a kernel of its own, none of which knows of another's data.
-
-    They run in loops, not within networks, so that they are priced by their kinds alone; what they
-    read they have just read, so that nothing is passed in.
-    """
+    """Every operator as a kernel of its own, priced by its kind, as it runs in a loop."""
     apart = [replace(operator, inputs=(), outputs=(row,)) for row, operator in enumerate(operators)]
     program = Program(operators=tuple(apart), parameter_b=parameter_b)
     table = tabulate(program, unfused(program))

@@ -75,10 +75,7 @@ class Calibration:
 
 
 def calibrate(processor: Processor, anchors: Sequence[Anchor]) -> Calibration:
-    """Fit the free scalars of ``processor`` to ``anchors``.
-
-    Raises ConfigError if no anchor is left after those that break physics are refused.
-    """
+    """Fit the free scalars of ``processor`` to ``anchors``; ConfigError if none can be used."""
     rejected = rejections(processor, anchors)
     kept = [
         anchor for anchor in anchors if anchor.name not in rejected and _runs(processor, anchor)
@@ -222,10 +219,7 @@ _COPIED_B = 8e9
 
 
 def calibrated_to(processor: Processor, facts: BoardFacts) -> Calibration:
-    """Fit ``processor`` to the power, bandwidth and products of the board of ``facts``.
-
-    Raises ConfigError if the board is another product, or its file has no rate.
-    """
+    """Fit ``processor`` to what was measured of a board; ConfigError if that is another product."""
     spec = spec_for(facts.device.name)
     if spec is None or spec.key != processor.key.partition(":")[0]:
         raise ConfigError(

@@ -93,10 +93,7 @@ def _stage(
 def _streams(
     cache_b: float, anchors: Sequence[Anchor]
 ) -> tuple[Callable[[Anchor], bool], Callable[[Anchor], bool]]:
-    """Return what tells streams of the main memory, about as fast as it allows, and of the cache.
-
-    Streams only move data; in half precision they also convert.
-    """
+    """Return what tells streams of the main memory, about as fast as it goes, and of the cache."""
 
     def is_stream(anchor: Anchor) -> bool:
         is_plain = anchor.kind in _STREAMS and anchor.dtype == "float32"

@@ -78,10 +78,7 @@ class Model(ABC):
 
     @abstractmethod
     def trace(self, request: Request) -> Traced:
-        """Trace what ``request`` asks for.
-
-        Raises ConfigError if the model cannot be traced so; says why.
-        """
+        """Trace what ``request`` asks for; ConfigError, which says why, if it cannot be."""
 
     @property
     def halves_alike(self) -> bool:
@@ -103,10 +100,7 @@ class Model(ABC):
         return {}
 
     def check_shards(self, num_devices: int) -> None:
-        """Check that its heads and layers can be cut into ``num_devices`` equal parts.
-
-        Raises ConfigError if not.
-        """
+        """Check that its heads and layers have ``num_devices`` equal parts; ConfigError if not."""
 
 
 class Source(ABC):
@@ -118,7 +112,4 @@ class Source(ABC):
 
     @abstractmethod
     def find(self, name: str) -> Model:
-        """Return the model called ``name``, which is without the prefix of the source.
-
-        Raises UnknownNameError if there is none.
-        """
+        """Return the model of a name without prefix; UnknownNameError if there is none."""

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from joulelab.errors import ConfigError
 from joulelab.estimator.architecture import GroupWork, scaled, summed
 from joulelab.estimator.architecture import events as events_of
 from joulelab.estimator.estimate import (
@@ -25,14 +24,10 @@ from joulelab.tracing.program import Operator, Program, main_operator
 
 
 def concurrency(program: Program, groups: Groups, seconds: Sequence[float]) -> Concurrency:
-    """Return the width and the critical path of ``groups``, which take ``seconds`` on the device.
+    """Return the width and critical path of ``groups``, which take ``seconds``.
 
-    A group's depth is the most groups that must run one after the other before it; groups of one
-    depth do not depend on each other. Raises ConfigError if ``seconds`` are not one per group, or
-    if a group reads a value that a later one writes.
+    A group's depth is the most groups that must run one after the other before it.
     """
-    if len(seconds) != len(groups):
-        raise ConfigError(f"seconds must be one per group, got {len(seconds)} for {len(groups)}.")
     depths: list[int] = []
     ends_s: list[float] = []
     for waits_for, seconds_here in zip(_dependences(program, groups), seconds, strict=True):
@@ -58,13 +53,7 @@ def _dependences(program: Program, groups: Groups) -> Iterator[set[int]]:
     }
     for position, group in enumerate(groups):
         inputs = (value for index in group for value in program.operators[index].inputs)
-        waits_for = {group_of[writer[value]] for value in inputs if value in writer} - {position}
-        if any(earlier > position for earlier in waits_for):
-            raise ConfigError(
-                f"groups must be in an order in which they can run, but group {position} reads a "
-                f"value that group {max(waits_for)} writes."
-            )
-        yield waits_for
+        yield {group_of[writer[value]] for value in inputs if value in writer} - {position}
 
 
 _NAMES_SHOWN = 3
@@ -73,8 +62,7 @@ _NAMES_SHOWN = 3
 def phase_estimate(result: PhaseRun, where: Conditions, *, events: bool) -> PhaseEstimate:
     """Return the phase of ``result``, run at the one point of ``where``, with all its groups.
 
-    Energies, operations and bytes are summed over executions and devices, times over executions;
-    powers are of one device.
+    Energies, operations and bytes are of all executions and devices, powers of one device.
     """
     phase, settled = result.plan.phase, result.settled
     sequence = result.plan.table.sequence

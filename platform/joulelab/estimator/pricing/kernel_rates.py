@@ -153,10 +153,7 @@ def overhead_s(table: WorkTable, processor: Processor) -> Array:
 
 
 def waits_s(table: WorkTable, processor: Processor, core_s: Array) -> Array:
-    """Return by how much steps that wait for each other exceed work.
-
-    Those of recurrence, of resizing, and on GPUs of groups that a block of threads sums up.
-    """
+    """Return by how much steps that wait for each other exceed work."""
     is_gpu = processor.family == "gpu"
     waits_s = np.array([one.steps * _step_s(one, is_gpu=is_gpu) for one in table.operators])
     return table.per_group(np.maximum(0.0, waits_s - core_s))

@@ -55,10 +55,7 @@ class Settled:
 
 
 def requested(processor: Processor, points: Sequence[OperatingPoint]) -> tuple[Array, Array]:
-    """Return the core clocks in MHz and the power limits in W of ``points``, one entry each.
-
-    Raises ConfigError if a point is off the processor's range, or sets a memory clock.
-    """
+    """Return core clocks (MHz) and power limits (W) of ``points``; ConfigError if off the range."""
     clocks, caps = [], []
     for point in points:
         if point.mem_clock_mhz is not None:
@@ -72,10 +69,7 @@ def requested(processor: Processor, points: Sequence[OperatingPoint]) -> tuple[A
 
 
 def waiting_w(processor: Processor, clock_mhz: Array, cap_w: Array) -> Array:
-    """Return the power of a processor that waits with a program loaded, per point.
-
-    Raises ConfigError if it exceeds the cap even at its lowest clock.
-    """
+    """Return the power of a processor that waits, per point; ConfigError if the cap is lower."""
     least_w = static_w(processor, np.array(processor.clocks_mhz[0]))
     if (least_w >= cap_w).any():
         raise ConfigError(

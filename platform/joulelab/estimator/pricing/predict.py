@@ -119,10 +119,7 @@ def estimate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Totals of a model over processors and operating points, as (processors, points, phases).
-
-    Times are of all executions, energies of all devices, the peak power is of one.
-    """
+    """Totals over (processors, points, phases): of all executions and devices; peaks are of one."""
 
     phases: tuple[str, ...]
     latency_s: Array
@@ -162,11 +159,7 @@ def totals(
     points: Sequence[OperatingPoint] = (OperatingPoint(),),
     num_devices: int = 1,
 ) -> Totals:
-    """Return time and energy alone of ``model``, for matrices of devices and for sweeps.
-
-    The same figures as :func:`estimate`, with the program analysed once for all processors. Each of
-    ``points`` must be in the range of every processor. Raises ConfigError as :func:`estimate`.
-    """
+    """Return time and energy of ``model`` alone, as :func:`estimate`, analysed once for all."""
     columns = np.empty((4, len(processors), len(points), len(model.phases)))
     found = runs(model, processors, mode=mode, points=points, num_devices=num_devices)
     for index, of_phases in enumerate(found):
@@ -190,10 +183,7 @@ def runs(
     points: Sequence[OperatingPoint] = (OperatingPoint(),),
     num_devices: int = 1,
 ) -> Iterator[tuple[PhaseRun, ...]]:
-    """Yield the phases of ``model`` on each processor, as priced; analysed once for all of them.
-
-    Raises ConfigError as :func:`totals`.
-    """
+    """Yield the phases of ``model`` on each processor, as priced; analysed once for all of them."""
     plans: dict[tuple[Mode, Family], tuple[Plan, ...]] = {}
     for processor in processors:
         where = _conditions(model, processor, mode, points, num_devices)

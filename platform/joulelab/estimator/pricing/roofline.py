@@ -67,11 +67,7 @@ class GroupCosts:
 
 
 def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) -> GroupCosts:
-    """Return what the groups of ``table`` ask of one of ``num_devices`` processors.
-
-    Raises ConfigError if matrix work has a format that the processor lacks, or if it sums over
-    several devices and has no link.
-    """
+    """Return what groups ask of one of ``num_devices`` processors; ConfigError if it lacks that."""
     pipes = pipes_of(table, processor)
     core_s_mhz, fill = _core(table, processor, pipes)
     cache_b, memory_b = served(table, processor)

@@ -196,10 +196,7 @@ class Conditions:
 def conditions(
     processor: Processor, mode: Mode, points: Sequence[OperatingPoint], num_devices: int
 ) -> Conditions:
-    """Return the conditions of ``points`` on ``processor``.
-
-    Raises ConfigError if a point is off its range.
-    """
+    """Return the conditions of ``points`` on ``processor``; ConfigError if one is off its range."""
     processor = processor.sharing(num_devices)
     clock_mhz, cap_w = requested(processor, points)
     return Conditions(
@@ -234,10 +231,7 @@ class PhaseRun:
 
     @property
     def roofline_s(self) -> Array:
-        """Least time of one execution at peak rates, per point.
-
-        At the default clock, or at the requested one if that is higher.
-        """
+        """Least time at peak rates, at the default clock or a higher one asked for, per point."""
         least_s: Array = self.costs.peak_s[self.plan.table.sequence].sum() / self.where.overclock
         return least_s
 
@@ -263,10 +257,7 @@ class PhaseRun:
 
 
 def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
-    """Run ``plan``, with ``toggle`` left of the energy of operations and the last cache, 0..1.
-
-    Raises ConfigError if matrix work has a format that the processor lacks.
-    """
+    """Run ``plan``, with ``toggle`` left of the energy of operations and the last cache, 0..1."""
     processor = where.processor
     costs = group_costs(plan.table, processor, where.num_devices)
     if toggle != 1.0:

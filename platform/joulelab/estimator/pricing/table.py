@@ -81,10 +81,7 @@ class WorkTable:
 
 
 def tabulate(program: Program, groups: Groups, *, fused: bool = False) -> WorkTable:
-    """Return the table of ``program`` run in ``groups`` of operators, each one kernel.
-
-    Those that multiply nothing are ``fused`` if PyTorch's compiler wrote them.
-    """
+    """Return the table of ``program`` in ``groups``; ``fused`` if PyTorch's compiler wrote them."""
     training = any(one.stage == "backward" for one in program.operators)
     rows = _Rows(training=training, fused=fused)
     operator_rows = [rows.operator(operator) for operator in program.operators]
