@@ -5,23 +5,20 @@
 """
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, UnknownNameError, UserCodeError
 from joulelab.estimator.estimate import Estimate, HostRange, Mode
-from joulelab.estimator.opportunities import opportunities
 from joulelab.estimator.pricing import predict
 from joulelab.estimator.pricing.memory import MemoryEstimate, largest_batch, memory
 from joulelab.estimator.pricing.predict import confidence_of
-from joulelab.estimator.question import Cell, Combination, Progress, Question, Tracer, clock_grid
+from joulelab.estimator.question import Cell, Combination, Progress, Question, Tracer
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import FASTEST, HOSTS, SLOWEST, on_host
 from joulelab.tracing.precision import at_precision
 from joulelab.tracing.program import TracedModel
 
-_CLOCKS_TO_TRY = 16
 _MAX_TRACES = 4
 _PROGRAMS = 1.4
 """Factor within which nine of ten programs are of what their calls take on a known host: over those
@@ -164,47 +161,6 @@ def _host_range(question: Question, tracer: Tracer, combination: Combination) ->
         latency_s=(low_s / _PROGRAMS, high_s * _PROGRAMS),
         energy_j=(low_j / _PROGRAMS, high_j * _PROGRAMS),
     )
-
-
-def with_opportunities(question: Question, cell: Cell, *, progress: Progress | None = None) -> Cell:
-    """Return ``cell`` with what would save energy, found by predicting it again in other ways."""
-    found = cell.estimate
-    if found is None:
-        return cell
-    tracer = Tracer(question, progress)
-
-    def again(**change: str | int) -> Estimate:
-        changed = replace(
-            cell,
-            precision=str(change.get("precision", cell.precision)),
-            batch=int(change.get("batch", cell.batch)),
-        )
-        point = question.point
-        if "sm_clock_mhz" in change:
-            point = replace(point, sm_clock_mhz=int(change["sm_clock_mhz"]))
-        return predict.estimate(
-            tracer.of(changed),
-            changed.processor,
-            mode=cast("Mode", change.get("mode", found.mode)),
-            point=point,
-            num_devices=question.num_devices,
-        )
-
-    best_mhz = _frugal_clock(question, tracer.of(cell), cell.processor)
-    return replace(cell, opportunities=opportunities(found, again, clocks_mhz=(best_mhz,)))
-
-
-def _frugal_clock(question: Question, traced: TracedModel, processor: Processor) -> int:
-    """Return the clock of the grid at which ``traced`` needs least energy."""
-    clocks = clock_grid(processor, num=_CLOCKS_TO_TRY)
-    found = predict.totals(
-        traced,
-        [processor],
-        mode=question.mode,
-        points=[replace(question.point, sm_clock_mhz=clock) for clock in clocks],
-        num_devices=question.num_devices,
-    )
-    return clocks[int(found.total_energy_j[0].argmin())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

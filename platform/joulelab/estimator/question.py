@@ -11,7 +11,6 @@ from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import FUSING, Estimate, Mode
-from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing import predict
 from joulelab.estimator.pricing.power import requested
 from joulelab.hardware.board_facts import read_board_facts
@@ -40,6 +39,18 @@ class Combination:
     processor: Processor
     precision: str
     batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opportunity:
+    """A change that is predicted to save energy."""
+
+    title: str
+    change: Mapping[str, str | int]  # ``mode``, ``batch``, ``precision`` or ``sm_clock_mhz``
+    energy_saved: float  # share of the energy per unit of work that is saved, 0..1
+    # Share of the time per unit of work that is saved; negative where the change costs time.
+    time_saved: float
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
