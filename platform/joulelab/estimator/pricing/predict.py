@@ -140,16 +140,6 @@ class Totals:
         total_j: Array = self.energy_j.sum(axis=-1)
         return total_j
 
-    @property
-    def power_w(self) -> Array:
-        """Mean power of all devices together."""
-        return self.total_energy_j / self.total_latency_s
-
-    @property
-    def edp_js(self) -> Array:
-        """Energy-delay product of all phases together."""
-        return self.total_energy_j * self.total_latency_s
-
 
 def totals(
     model: TracedModel,

@@ -99,10 +99,8 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     )
 
 
-def memory_side_s(
-    costs: GroupCosts, processor: Processor, clock_mhz: Array, rows: NDArray[np.intp]
-) -> Array:
-    """Return the time that ``rows`` of ``costs`` need of memories at ``clock_mhz``.
+def memory_side_s(costs: GroupCosts, processor: Processor, clock_mhz: Array) -> Array:
+    """Return the time that ``costs`` need of memories, each at its own ``clock_mhz``.
 
     What is found in the last cache and what is not come one after the other, each at its own
     level's rate. Below its knee the core clock slows the main memory.
@@ -110,8 +108,8 @@ def memory_side_s(
     slowdown = starvation(clock_mhz, processor.timing.memory_knee_mhz)
     cache = processor.last_cache
     scale = processor.default_clock_mhz / clock_mhz if cache.on_core_clock else 1.0
-    found_s, memory_s = costs.found_s[rows] * scale, costs.memory_s[rows] * slowdown
-    return np.maximum(costs.cache_s[rows] * scale, found_s + memory_s)
+    found_s, memory_s = costs.found_s * scale, costs.memory_s * slowdown
+    return np.maximum(costs.cache_s * scale, found_s + memory_s)
 
 
 def kernel_s(core_s: Array, memory_s: Array) -> Array:
