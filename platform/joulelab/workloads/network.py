@@ -115,6 +115,16 @@ class TorchWorkload(Workload[Computing]):
         return times * self.work(phase)
 
     @override
+    def cost(self) -> WorkloadCost:
+        from joulelab.tracing.kernels import cost_of
+
+        return cost_of(self.unit, self.traced())
+
+    @abstractmethod
+    def traced(self) -> tuple[ProgramPhase, ...]:
+        """Trace what a run executes of every phase, without memory; ConfigError if that fails."""
+
+    @override
     def close(self) -> None:
         if self._programs or self._network is not None:
             from joulelab.workloads import accelerator
@@ -169,10 +179,6 @@ class NetworkWorkload(TorchWorkload[Settings]):
         """Whether the network is the same after runs as before, and so may be run again."""
         return not self.training_phases
 
-    def kept_network(self, key: tuple[object, ...]) -> Any:
-        """Return the network of ``key`` that stays for other settings; ``None`` if none does."""
-        return self.kept.of(key)
-
     @property
     @override
     def kept_b(self) -> int:
@@ -201,7 +207,7 @@ class NetworkWorkload(TorchWorkload[Settings]):
     def take_over(self, other: Workload[Any]) -> None:
         if isinstance(other, type(self)) and self.is_network_kept:
             self.kept = other.kept.copy()
-            self._network = self.kept_network(self.network_key)
+            self._network = self.kept.of(self.network_key)
 
     @override
     def close(self) -> None:
@@ -231,13 +237,7 @@ class NetworkWorkload(TorchWorkload[Settings]):
             self.run(phase)
 
     @override
-    def cost(self) -> WorkloadCost:
-        from joulelab.tracing.kernels import cost_of
-
-        return cost_of(self.unit, self.traced())
-
     def traced(self) -> tuple[ProgramPhase, ...]:
-        """Trace what a run executes of every phase, without memory; ConfigError if that fails."""
         import torch
 
         from joulelab.tracing.trace import fake_tensors
