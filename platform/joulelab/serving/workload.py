@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from typing_extensions import override
@@ -96,7 +97,8 @@ class Server(Workload[ServerSettings]):
         if self._deployment is None or self._model is None:
             raise ConfigError("A server must be prepared before it runs.")
         if self._traffic is None:
-            self._traffic = Traffic(self.settings.load(), self._ask)
+            asked = partial(self._deployment.ask, self.settings, self._model)
+            self._traffic = Traffic(self.settings.load(), lambda _, due_s: asked(due_s))
         answers = self._traffic.take(self.settings.answers_per_repeat)
         self._deployment.require_running()
         self._repeats.append((time.monotonic(), answers))
@@ -139,11 +141,6 @@ class Server(Workload[ServerSettings]):
     async def _ready(self, deployment: Deployment) -> str:
         await deployment.ready()
         return await deployment.warmed_up(self.settings)
-
-    async def _ask(self, _number: int, due_s: float) -> Answer:
-        if self._deployment is None or self._model is None:
-            raise ConfigError("A server must be prepared before it is asked.")
-        return await self._deployment.ask(self.settings, self._model, due_s)
 
 
 def _tokens(answers: Sequence[Answer]) -> int:

@@ -88,9 +88,8 @@ def traced_phase(
         tf32_conv=precision != "fp32",
     )
     # An estimate of fp32 lets convolutions use TF32, PyTorch's default; a measurement does not.
-    if (
-        precision == "fp32" or number_format(precision).is_quantised
-    ):  # quantised layers were traced as such
+    # Quantised layers were traced as such.
+    if precision == "fp32" or number_format(precision).is_quantised:
         traced = replace(traced, precision=precision)
     return ProgramPhase(
         phase=phase,
@@ -172,24 +171,16 @@ class HostCalls:
         """Return ``program`` such that its calls are counted."""
 
         def counted() -> object:
-            before, seen = sys.getprofile(), _Seen()
-            sys.setprofile(seen.watch())
+            before = sys.getprofile()
+            sys.setprofile(self._watch())
             try:
                 return program()
             finally:
                 sys.setprofile(before)
-                self.count += seen.count
 
         return counted
 
-
-class _Seen:
-    """Calls of one run of a program."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def watch(self) -> Callable[[FrameType, str, Any], None]:
+    def _watch(self) -> Callable[[FrameType, str, Any], None]:
         """Return what the interpreter calls at each call and return, millions of times."""
         depth = 0  # of frames that belong to tracing, 0 outside of it
 

@@ -78,7 +78,7 @@ class Ranks(StandIn):
         self._folder: TemporaryDirectory[str] | None = None
         self._times: dict[str, int] = {}
         self._phases: tuple[str, ...] = ()
-        self._waits = WaitLog(time.monotonic)
+        self._waits = WaitLog()
 
     @property
     @override
@@ -105,11 +105,10 @@ class Ranks(StandIn):
     @override
     def run(self, phase: str) -> float:
         times, start_s = self._times.get(phase, 1), time.monotonic()
-        with self._waits.run() as tell:
-            works, sums_s = zip(*self.on_each(partial(_run, phase=phase, times=times)), strict=True)
-            work = float(works[0] if self._is_shared else sum(works))
-            if self._is_shared:
-                tell(work, waited_s(sums_s))
+        works, sums_s = zip(*self.on_each(partial(_run, phase=phase, times=times)), strict=True)
+        work = float(works[0] if self._is_shared else sum(works))
+        if self._is_shared:
+            self._waits.add(start_s, time.monotonic(), work, waited_s(sums_s))
         each_s = (time.monotonic() - start_s) / times
         self._times.setdefault(phase, max(1, ceil(_RUN_S / each_s)))
         return work

@@ -31,13 +31,6 @@ _DETECTION: dict[str, Any] = {"rt_detr": RTDetrImageProcessor, "yolos": YolosIma
 _PUBLISHED_PX, _PUBLISHED_RESIZED_PX = 224, 232
 
 
-def classifier(
-    geometry: Mapping[str, Any], settings: NetworkSettings, device: torch.device
-) -> PreTrainedModel:
-    """Return a network that classifies images; ConfigError if its weights are of another."""
-    return _network(AutoModelForImageClassification, geometry, settings, device)
-
-
 def residual_network(
     name: str, precision: str, layout: torch.memory_format, device: torch.device
 ) -> torch.nn.Module:
@@ -90,10 +83,13 @@ def _settle(norm: Any, inputs: tuple[torch.Tensor, ...]) -> None:
     norm.running_var.copy_(variance)
 
 
-def _network(
-    auto: Any, geometry: Mapping[str, Any], settings: NetworkSettings, device: torch.device
+def classifier(
+    geometry: Mapping[str, Any],
+    settings: NetworkSettings,
+    device: torch.device,
+    auto: Any = AutoModelForImageClassification,
 ) -> PreTrainedModel:
-    """Make a network; how many classes it tells apart is for its weights to say."""
+    """Return a network of as many classes as its weights have; ConfigError if they do not fit."""
     shape = sorted({*geometry, "hidden_size", "image_size"} - {"num_labels"})
     config = AutoConfig.for_model(**geometry)
     return hub.network_of(auto, config, settings, device, shape=shape)
@@ -106,7 +102,7 @@ def detector(
     device: torch.device,
 ) -> torch.nn.Module:
     """Return a network that detects objects in ``images``; ConfigError as :func:`classifier`."""
-    network = _network(AutoModelForObjectDetection, geometry, settings, device)
+    network = classifier(geometry, settings, device, AutoModelForObjectDetection)
     if settings.weights is None:
         batch = images()
         settle_norms(network, lambda: network(pixel_values=batch))

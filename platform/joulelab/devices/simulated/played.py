@@ -34,7 +34,7 @@ class PlayedWorkload(StandIn):
         self._machines = machines
         self._is_shared = shares_layers(workload, len(machines))
         self._phases: dict[str, _Phase] | None = None
-        self._waits = WaitLog(machines[0].clock.now_s)
+        self._waits = WaitLog()
 
     @override
     def prepare(self) -> None:
@@ -60,10 +60,12 @@ class PlayedWorkload(StandIn):
         longest_s = max(own_s)
         executions = max(1, ceil(RUN_S / longest_s - 1e-9))
         work = executions * playing.work * copies
-        with self._waits.run() as tell:
-            playing.execute(executions, own_s, waits=self._is_shared)
-            if self._is_shared:
-                tell(work, [executions * (longest_s - each_s) for each_s in own_s])
+        clock = self._machines[0].clock
+        start_s = clock.now_s()
+        playing.execute(executions, own_s, waits=self._is_shared)
+        if self._is_shared:
+            waited_s = [executions * (longest_s - each_s) for each_s in own_s]
+            self._waits.add(start_s, clock.now_s(), work, waited_s)
         return work
 
     @override

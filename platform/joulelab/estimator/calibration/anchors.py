@@ -98,6 +98,7 @@ class Anchor:
             shape=self.shape,
             inputs=(0,),
             outputs=(1,),
+            layout="channels_last" if self.is_channels_last else "plain",
         )
 
     def _weight_b(self, operand_b: float) -> float:
@@ -223,7 +224,7 @@ class Pricing:
             for is_cold in (False, True)
         }
         self._tables = [
-            (rows, _table([_placed(anchors[row]) for row in rows], _ROTATED_B * is_cold))
+            (rows, _table([anchors[row].operator for row in rows], _ROTATED_B * is_cold))
             for is_cold, rows in apart.items()
             if rows
         ]
@@ -265,11 +266,6 @@ def _host_s(processor: Processor, anchor: Anchor) -> float:
         return anchor.time_s
     calls = anchor.kinds or {anchor.kind: 1}
     return sum(processor.timing.launch_s(kind) * count for kind, count in calls.items())
-
-
-def _placed(anchor: Anchor) -> Operator:
-    """Return the operator of ``anchor`` on images in the layout in which it was measured."""
-    return replace(anchor.operator, layout="channels_last" if anchor.is_channels_last else "plain")
 
 
 def _table(operators: Sequence[Operator], parameter_b: float) -> WorkTable:

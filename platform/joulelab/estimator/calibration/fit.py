@@ -133,7 +133,12 @@ def _fit(
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     found = least_squares(
-        errors, start, bounds=_open(limits), loss="soft_l1", f_scale=0.1, diff_step=_STEP
+        errors,
+        start,
+        bounds=(limits[0] - 1e-9, limits[1] + 1e-9),  # a start on a bound lies within
+        loss="soft_l1",
+        f_scale=0.1,
+        diff_step=_STEP,
     )
     return with_values(current, _values(names, found.x))
 
@@ -155,11 +160,6 @@ def _change(before: Processor, after: Processor, planned: Sequence[Stage]) -> fl
     return max(
         abs(log(value_of(after, name) / max(value_of(before, name), _TINY))) for name in names
     )
-
-
-def _open(limits: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Widen bounds by a hair, so that a start on a bound lies within."""
-    return limits[0] - 1e-9, limits[1] + 1e-9
 
 
 def _values(names: Sequence[str], logs: NDArray[np.float64]) -> dict[str, float]:
@@ -194,15 +194,13 @@ def _residuals(
         Residual(
             anchor=anchor,
             time_error=float(prices.time_s[row]) / anchor.time_s - 1,
-            energy_error=_error(float(prices.energy_j[row]), anchor.energy_j),
+            energy_error=(
+                float(prices.energy_j[row]) / anchor.energy_j - 1 if anchor.energy_j else None
+            ),
             fitted=row in fitted,
         )
         for row, anchor in enumerate(anchors)
     )
-
-
-def _error(predicted_j: float, measured_j: float | None) -> float | None:
-    return None if measured_j is None else predicted_j / measured_j - 1
 
 
 _DTYPES: Mapping[str, str] = {
