@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.bounds import MOST_MHZ, MOST_S, MOST_W, check_range
 from joulelab.core.cost import Pipe
@@ -15,7 +14,7 @@ from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.power import requested, settle, waiting_w
 from joulelab.estimator.pricing.roofline import group_costs
-from joulelab.estimator.pricing.table import WorkTable, tabulate
+from joulelab.estimator.pricing.table import Array, WorkTable, tabulate
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.fusion import unfused
 from joulelab.tracing.precision import element_b
@@ -192,8 +191,6 @@ def _shape(row: dict[str, str]) -> MatrixShape | None:
 def _number(row: dict[str, str], name: str) -> float | None:
     return float(row[name]) if row.get(name) else None
 
-
-Array = NDArray[np.float64]
 
 _NO_CAP_W = 1e9
 _ROTATED_B = 1e12

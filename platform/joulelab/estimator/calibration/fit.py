@@ -12,11 +12,11 @@ from math import exp, log
 from statistics import fmean
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.calibration.anchors import Anchor, Pricing, rejections
 from joulelab.estimator.calibration.stages import Stage, stages
+from joulelab.estimator.pricing.table import Array
 from joulelab.hardware.board_facts import BoardFacts
 from joulelab.hardware.catalogue import spec_for
 from joulelab.hardware.processor import Processor
@@ -119,7 +119,7 @@ def _fit(
     measured_s = np.log([anchor.time_s for anchor in anchors])
     measured_j = np.log([anchor.energy_j or np.nan for anchor in anchors])
 
-    def errors(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    def errors(logs: Array) -> Array:
         tried = with_values(current, _values(names, logs))
         prices = pricing.on(tried, at_measured_clocks=True)
         parts = []
@@ -162,7 +162,7 @@ def _change(before: Processor, after: Processor, planned: Sequence[Stage]) -> fl
     )
 
 
-def _values(names: Sequence[str], logs: NDArray[np.float64]) -> dict[str, float]:
+def _values(names: Sequence[str], logs: Array) -> dict[str, float]:
     return {name: exp(value) for name, value in zip(names, logs, strict=True)}
 
 

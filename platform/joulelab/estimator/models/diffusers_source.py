@@ -1,7 +1,4 @@
-"""Text-to-image pipelines of diffusers, as phases: text encoder, denoising steps, decoder.
-
-Imports torch, so it is imported only by functions that find or trace a model.
-"""
+"""Text-to-image pipelines of diffusers, as phases: text encoder, denoising steps, decoder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,4 @@
-"""All networks of torchvision, the image networks of timm, and YOLOs.
-
-Imports torch, so it is imported only by functions that find or trace a model.
-"""
+"""All networks of torchvision, the image networks of timm, and YOLOs."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Networks that generate text: language models, and speech recognisers over an encoder.
-
-Imports torch, so it is imported only by functions that find or trace a model.
-"""
+"""Networks that generate text: language models, and speech recognisers over an encoder."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext

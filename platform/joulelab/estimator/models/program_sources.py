@@ -1,7 +1,4 @@
-"""Programs as models: the workloads whose energy is measured, and networks of a user's own file.
-
-Imports torch, so it is imported only by functions that find or trace a model.
-"""
+"""Programs as models: the workloads whose energy is measured, and networks of a user's own file."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

@@ -2,8 +2,6 @@
 
 ``hf:llama?hidden_size=2048&num_hidden_layers=16`` is the type of a configuration of transformers
 with some of its values; the presets are published networks under their own names.
-
-Imports torch, so it is imported only by functions that find or trace a model.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -8,17 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.core.power_law import board_w, held_clock
 from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.roofline import GroupCosts, kernel_s, memory_side_s
+from joulelab.estimator.pricing.table import Array, Flags, Index
 from joulelab.hardware.processor import Processor
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 
 FIXED_SHARE = 0.18
 """Share of the power of busy units in what no clock changes of a kernel: few have work. Of 12

@@ -8,13 +8,13 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Confidence, Estimate, Mode, launch_share
 from joulelab.estimator.pricing.breakdown import phase_estimate
 from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
+from joulelab.estimator.pricing.table import Array
 from joulelab.hardware.board_file import is_taken
 from joulelab.hardware.places import is_of_user
 from joulelab.hardware.processor import Family, Processor
@@ -68,9 +68,6 @@ def _of_user(processor: Processor) -> str:
 @cache
 def _errors() -> dict[str, dict[str, Any]]:
     return tomllib.loads(HELD_OUT_ERRORS.read_text(encoding="utf-8"))
-
-
-Array = NDArray[np.float64]
 
 
 def estimate(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import roofline_s, starvation
@@ -24,11 +23,9 @@ from joulelab.estimator.pricing.kernel_rates import (
     waits_s,
 )
 from joulelab.estimator.pricing.occupancy import served, utilisation
-from joulelab.estimator.pricing.table import Shapes, WorkTable
+from joulelab.estimator.pricing.table import Array, Shapes, WorkTable
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.program import MATRIX_KINDS
-
-Array = NDArray[np.float64]
 
 LINK = "link"
 """Name, among memory levels, of the link to peers."""

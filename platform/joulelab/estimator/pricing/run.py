@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.core.power_law import CAP_SHARE
@@ -19,13 +18,11 @@ from joulelab.estimator.pricing.power import (
     waiting_w,
 )
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs
-from joulelab.estimator.pricing.table import WorkTable, tabulate
+from joulelab.estimator.pricing.table import Array, WorkTable, tabulate
 from joulelab.hardware.processor import Family, Processor, ProcessorTiming
 from joulelab.tracing.fusion import Groups, ValueBytes, fused, unfused
 from joulelab.tracing.precision import at_precision, element_b
 from joulelab.tracing.program import Operator, Program, ProgramPhase, TracedModel
-
-Array = NDArray[np.float64]
 
 
 def mode_on(processor: Processor, mode: Mode) -> Mode:
