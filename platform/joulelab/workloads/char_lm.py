@@ -109,7 +109,12 @@ def _random_network(dtype: Any, device: Any) -> Any:
 
 
 class Language(NamedTuple):
-    """Words, and for each the words that may follow it, shape (words, 4)."""
+    """Words, and what may follow each.
+
+    Attributes:
+        words: The words.
+        successors: For each word, the words that may follow it, shape (words, 4).
+    """
 
     words: tuple[str, ...]
     successors: npt.NDArray[np.integer[Any]]

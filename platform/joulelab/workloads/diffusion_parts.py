@@ -168,15 +168,10 @@ class Denoising(Loop):
     """The steps from noise to what it hides; ``options`` are given to the scheduler's steps."""
 
     def __init__(self, scheduler: Any, num_steps: int, **options: Any) -> None:
-        self._scheduler, self._num_steps, self._options = scheduler, num_steps, options
+        self._scheduler, self.num_steps, self._options = scheduler, num_steps, options
         self._times = torch.empty(0)
         self.latents = torch.empty(0)
         """What is left after the last step that was taken."""
-
-    @property
-    @override
-    def num_steps(self) -> int:
-        return self._num_steps
 
     @abstractmethod
     def noise(self) -> torch.Tensor:
@@ -186,7 +181,7 @@ class Denoising(Loop):
     def start(self) -> None:
         scheduler = self._scheduler
         with _quiet_numpy(), host_scalars():
-            scheduler.set_timesteps(self._num_steps)
+            scheduler.set_timesteps(self.num_steps)
             if hasattr(scheduler, "set_begin_index"):  # else it looks for it in the first step
                 scheduler.set_begin_index(0)
             noise = self.noise()

@@ -50,7 +50,10 @@ def as_tensors(digits: Digits) -> tuple[torch.Tensor, torch.Tensor]:
 def noisy_batch(
     images: torch.Tensor, num: int, largest: float, generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw ``num`` images, with noise of a strength up to ``largest``; return them and which."""
+    """Draw ``num`` images and add noise of a strength that is drawn too, up to ``largest``.
+
+    Returns the noisy images, and which ones they are.
+    """
     chosen = torch.randint(len(images), (num,), generator=generator)
     noise = torch.randn((num, *images.shape[1:]), generator=generator)
     strength = largest * torch.rand((), generator=generator)

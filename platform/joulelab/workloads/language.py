@@ -73,7 +73,7 @@ class LanguageWorkload(NetworkWorkload[Settings]):
 
     @override
     def close(self) -> None:
-        if self._programs and self.settings.compile:
+        if self.prepared_programs and self.settings.compile:
             import torch
 
             torch.compiler.reset()  # frees the graphs

@@ -68,7 +68,7 @@ class LaunchLoop(TorchWorkload[Settings]):
         accelerator.require_precision(self.settings.precision, device)
         accelerator.require_memory(self.settings.resident_b, device, self.title)
         with accelerator.memory_errors(self.title), accelerator.seeded(_SEED, device):
-            self._programs = {self.settings.phase: self.program(str(device))}
+            self.prepared_programs = {self.settings.phase: self.program(str(device))}
 
     @override
     def cost(self) -> WorkloadCost:

@@ -63,18 +63,10 @@ class TorchWorkload(Workload[Computing]):
 
     def __init__(self, settings: Computing) -> None:
         super().__init__(settings)
-        self._network: Any = None
-        self._programs: Programs = {}
-
-    @property
-    def prepared_programs(self) -> Programs:
-        """What phases run; empty unless it is prepared."""
-        return self._programs
-
-    @property
-    def prepared_network(self) -> Any:
+        self.prepared_network: Any = None
         """The network that is run, a ``torch.nn.Module``; ``None`` without one."""
-        return self._network
+        self.prepared_programs: Programs = {}
+        """What phases run; empty unless it is prepared."""
 
     @abstractmethod
     def work(self, phase: str) -> float:
@@ -101,7 +93,7 @@ class TorchWorkload(Workload[Computing]):
         from joulelab.workloads import accelerator
 
         require_choice("phase", phase, self.phases)
-        if not self._programs:
+        if not self.prepared_programs:
             raise ConfigError(f"{type(self).__name__.lower()} must be prepared before it is run.")
         times, precision = self.executions(phase), self.settings.precision
         gradients = phase in self.training_phases
@@ -110,7 +102,7 @@ class TorchWorkload(Workload[Computing]):
             accelerator.computing(precision, gradients=gradients),
         ):
             for _ in range(times):
-                self._programs[phase]()
+                self.prepared_programs[phase]()
             synchronise()
         return times * self.work(phase)
 
@@ -126,10 +118,10 @@ class TorchWorkload(Workload[Computing]):
 
     @override
     def close(self) -> None:
-        if self._programs or self._network is not None:
+        if self.prepared_programs or self.prepared_network is not None:
             from joulelab.workloads import accelerator
 
-            self._network, self._programs = None, {}
+            self.prepared_network, self.prepared_programs = None, {}
             accelerator.release_memory()
 
 
@@ -207,7 +199,7 @@ class NetworkWorkload(TorchWorkload[Settings]):
     def take_over(self, other: Workload[Any]) -> None:
         if isinstance(other, type(self)) and self.is_network_kept:
             self.kept = other.kept.copy()
-            self._network = self.kept.of(self.network_key)
+            self.prepared_network = self.kept.of(self.network_key)
 
     @override
     def close(self) -> None:
@@ -227,12 +219,12 @@ class NetworkWorkload(TorchWorkload[Settings]):
         from joulelab.workloads.disk_cache import cached_cost
 
         with accelerator.memory_errors(self.title, lambda: cached_cost(self).resident_b):
-            if self._network is None:
+            if self.prepared_network is None:
                 key = self.network_key if self.is_network_kept else None
-                self._network = self.kept.build(key, lambda: self._stored(device), device)
+                self.prepared_network = self.kept.build(key, lambda: self._stored(device), device)
             with accelerator.seeded(_SEED, device):
-                programs = self.programs(self._network, device)
-            self._programs = self._training_where_due(self._network, programs)
+                programs = self.programs(self.prepared_network, device)
+            self.prepared_programs = self._training_where_due(self.prepared_network, programs)
         for phase in self.phases:  # loads the kernels
             self.run(phase)
 

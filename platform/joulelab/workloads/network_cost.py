@@ -36,10 +36,8 @@ class Loop(ABC):
     starts it, and what its first and last steps do otherwise, must be small against a step.
     """
 
-    @property
-    @abstractmethod
-    def num_steps(self) -> int:
-        """How many steps it takes, at least one."""
+    num_steps: int
+    """How many steps it takes, at least one."""
 
     @abstractmethod
     def start(self) -> None:

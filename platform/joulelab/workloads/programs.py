@@ -130,16 +130,12 @@ class Programs:
     def __init__(self) -> None:
         self._kinds: dict[str, type[Workload[Any]]] = {}
         self._modules: dict[Path, ModuleType] = {}
-        self._origins: dict[str, ModuleType] = {}
+        self.origins: dict[str, ModuleType] = {}
+        """The module of each program that was found by its name."""
         self._paths: dict[str, Path] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self._kinds
-
-    @property
-    def origins(self) -> dict[str, ModuleType]:
-        """The module of each program that was found by its name."""
-        return dict(self._origins)
 
     def hold(self, name: str, kind: type[Workload[Any]]) -> None:
         """Know ``kind`` by ``name`` from now on, in this process alone."""
@@ -199,7 +195,7 @@ class Programs:
                 raise unknown_name(f"program of {name.rpartition(':')[0]}", attribute, known)
             target = getattr(target, part)
         kind = workload_type(target)
-        self._kinds[name], self._origins[name] = kind, module
+        self._kinds[name], self.origins[name] = kind, module
         return kind
 
     def execute(self, path: Path) -> ModuleType:

@@ -76,7 +76,11 @@ def load_trained(network: torch.nn.Module, recipe: Recipe) -> None:
 
 
 def trained_state(recipe: Recipe, folder: Path | None = None) -> State:
-    """Return the trained state, kept in ``folder``, by default ``~/.cache/joulelab/trained``."""
+    """Return the state of the trained network, from disk if it was trained before.
+
+    States are kept in the user's cache folder (``$XDG_CACHE_HOME/joulelab/trained``,
+    ``~/.cache/joulelab/trained`` if unset) unless ``folder`` is given.
+    """
     path = (folder or user_folder("trained")) / f"{recipe.name}-{recipe.digest}.safetensors"
     return made_once(path, lambda: train(recipe), _STATE)
 

@@ -7,6 +7,7 @@ made: networks are built, without memory for their weights, only by :meth:`Model
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import Pipe
@@ -80,10 +81,8 @@ class Model(ABC):
     def trace(self, request: Request) -> Traced:
         """Trace what ``request`` asks for; ConfigError, which says why, if it cannot be."""
 
-    @property
-    def halves_alike(self) -> bool:
-        """Whether it runs the same operators in both half-precision formats."""
-        return True
+    halves_alike: ClassVar[bool] = True
+    """Whether it runs the same operators in both half-precision formats."""
 
     @property
     def quantises(self) -> bool:
