@@ -12,7 +12,6 @@ from joulelab.errors import ConfigError, UnknownNameError, UserCodeError
 from joulelab.estimator.estimate import Estimate, HostRange, Mode
 from joulelab.estimator.pricing import predict
 from joulelab.estimator.pricing.memory import MemoryEstimate, largest_batch, memory
-from joulelab.estimator.pricing.predict import confidence_of
 from joulelab.estimator.question import Cell, Combination, Progress, Question, Tracer
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import FASTEST, HOSTS, SLOWEST, on_host
@@ -122,24 +121,21 @@ def _cell(question: Question, tracer: Tracer, combination: Combination) -> Cell:
 
 
 def _predict(question: Question, tracer: Tracer, combination: Combination) -> Estimate:
+    knows_host = question.known_host is not None
     found = predict.estimate(
         tracer.of(combination),
         combination.processor,
         mode=question.mode,
         point=question.point,
         num_devices=question.num_devices,
+        knows_host=knows_host,
         events=question.events,
         strict=question.strict,
     )
-    trust, knows_host = found.confidence, question.known_host is not None
-    if knows_host:
-        trust = confidence_of(combination.processor, found.launch_share, knows_host=True)
     if question.calibration is not None:
-        trust = replace(trust, note=f"{trust.note}; before this board's own figures were taken")
-    found = replace(found, confidence=trust)
-    if knows_host:
-        return found
-    if found.launch_share > _LAUNCH_SHARE and found.mode == "eager":
+        note = f"{found.confidence.note}; before this board's own figures were taken"
+        found = replace(found, confidence=replace(found.confidence, note=note))
+    if not knows_host and found.launch_share > _LAUNCH_SHARE and found.mode == "eager":
         found = replace(found, host_range=_host_range(question, tracer, combination))
     return found
 

@@ -173,29 +173,21 @@ def processor_of(spec: GpuSpec) -> Processor:
 
 
 def _gpu_levels(spec: GpuSpec) -> tuple[MemoryLevel, ...]:
-    chip, power, num_sms = spec.chip, spec.power, spec.sm_count
-    per_clock = {
-        "register file": (
-            num_sms * chip.register_file_b,
-            num_sms * chip.register_b_per_clock,
-            chip.register_byte_j,
-        ),
-        "shared memory": (
-            num_sms * chip.shared_b,
-            num_sms * chip.shared_b_per_clock,
-            chip.shared_byte_j,
-        ),
-        "L2": (spec.l2_b, chip.l2_b_per_clock, power.crossbar_j_per_b),
-    }
+    sm, power, num = spec.chip, spec.power, spec.sm_count
+    per_clock = (
+        ("register file", num, sm.register_file_b, sm.register_b_per_clock, sm.register_byte_j),
+        ("shared memory", num, sm.shared_b, sm.shared_b_per_clock, sm.shared_byte_j),
+        ("L2", 1, spec.l2_b, sm.l2_b_per_clock, power.crossbar_j_per_b),
+    )
     on_die = (
         MemoryLevel(
             name=name,
-            size_b=size_b,
-            bandwidth_b_per_s=b_per_clock * (spec.default_clock_mhz * 1e6),
+            size_b=times * size_b,
+            bandwidth_b_per_s=times * b_per_clock * (spec.default_clock_mhz * 1e6),
             byte_j=byte_j,
             on_core_clock=True,
         )
-        for name, (size_b, b_per_clock, byte_j) in per_clock.items()
+        for name, times, size_b, b_per_clock, byte_j in per_clock
     )
     dram = MemoryLevel(
         name="DRAM",

@@ -211,20 +211,13 @@ class Pricing:
 
     def __init__(self, anchors: Sequence[Anchor]) -> None:
         self._anchors = tuple(anchors)
+        self._tables: list[tuple[list[int], WorkTable]] = []
         # Whether a call finds its parameters in a cache is a matter of the whole program.
-        apart = {
-            is_cold: [
-                row
-                for row, anchor in enumerate(anchors)
-                if anchor.mode == "graph" and anchor.is_cold == is_cold
-            ]
-            for is_cold in (False, True)
-        }
-        self._tables = [
-            (rows, _table([anchors[row].operator for row in rows], _ROTATED_B * is_cold))
-            for is_cold, rows in apart.items()
-            if rows
-        ]
+        for place in (("graph", False), ("graph", True)):
+            rows = [row for row, one in enumerate(anchors) if (one.mode, one.is_cold) == place]
+            if rows:
+                operators = [anchors[row].operator for row in rows]
+                self._tables.append((rows, _table(operators, _ROTATED_B * place[1])))
 
     def on(self, processor: Processor, *, at_measured_clocks: bool = False) -> Prices:
         """Return what they cost on ``processor`` at its default operating point.

@@ -77,8 +77,11 @@ class Calibration:
 def calibrate(processor: Processor, anchors: Sequence[Anchor]) -> Calibration:
     """Fit the free scalars of ``processor`` to ``anchors``; ConfigError if none can be used."""
     rejected = rejections(processor, anchors)
+    pipes = processor.flop_per_clock  # of the formats that it has
     kept = [
-        anchor for anchor in anchors if anchor.name not in rejected and _runs(processor, anchor)
+        anchor
+        for anchor in anchors
+        if anchor.name not in rejected and (anchor.mode != "graph" or anchor.operator.pipe in pipes)
     ]
     planned = stages(processor, kept)
     if not planned:
@@ -101,11 +104,6 @@ def calibrate(processor: Processor, anchors: Sequence[Anchor]) -> Calibration:
         residuals=_residuals(fitted, kept, planned),
         rejected=rejected,
     )
-
-
-def _runs(processor: Processor, anchor: Anchor) -> bool:
-    """Return whether the processor has the format."""
-    return anchor.mode != "graph" or anchor.operator.pipe in processor.flop_per_clock
 
 
 def _fit(

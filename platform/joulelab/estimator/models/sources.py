@@ -211,8 +211,7 @@ def _traced(asked: _Asked, precision: str) -> Traced:
 @lru_cache(maxsize=_KEPT_TRACES)
 def _found(name: str, version: object) -> Model:
     del version  # a file that changed is another model
-    source, rest = locate(name)
-    return source.find(rest)
+    return find_model(name)
 
 
 def _complete(model: Model, asked: _Asked) -> dict[str, KnobValue]:

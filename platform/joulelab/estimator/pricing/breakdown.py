@@ -16,7 +16,7 @@ from joulelab.estimator.estimate import (
 )
 from joulelab.estimator.pricing.memory import memory
 from joulelab.estimator.pricing.power import FIXED_SHARE
-from joulelab.estimator.pricing.run import Conditions, PhaseRun
+from joulelab.estimator.pricing.run import PhaseRun
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.fusion import Groups, group_indices
 from joulelab.tracing.precision import pipe_on
@@ -59,14 +59,14 @@ def _dependences(program: Program, groups: Groups) -> Iterator[set[int]]:
 _NAMES_SHOWN = 3
 
 
-def phase_estimate(result: PhaseRun, where: Conditions, *, events: bool) -> PhaseEstimate:
-    """Return the phase of ``result``, run at the one point of ``where``, with all its groups.
+def phase_estimate(result: PhaseRun, *, events: bool) -> PhaseEstimate:
+    """Return the phase of ``result``, run at one point, with all its groups.
 
     Energies, operations and bytes are of all executions and devices, powers of one device.
     """
-    phase, settled = result.plan.phase, result.settled
+    phase, settled, where = result.plan.phase, result.settled, result.where
     sequence = result.plan.table.sequence
-    groups = _Groups(result, where).estimates(events=events)
+    groups = _Groups(result).estimates(events=events)
     energy = EnergySplit.total(group.energy for group in groups)
     latency_s = sum(group.elapsed_s for group in groups)
     device_s = settled.device_s[0, sequence]
@@ -105,9 +105,8 @@ def _at_peak_s(groups: Sequence[GroupEstimate], processor: Processor) -> tuple[f
 class _Groups:
     """The groups of a phase at one point."""
 
-    def __init__(self, result: PhaseRun, where: Conditions) -> None:
-        self._result = result
-        self._where = where
+    def __init__(self, result: PhaseRun) -> None:
+        self._result, self._where = result, result.where
         self._runs = result.plan.phase.count
         self._found: dict[tuple[int, float], tuple[Event, ...]] = {}
 
@@ -206,8 +205,7 @@ class _Groups:
         if (row, wait_s) not in self._found:
             work = self._work(members, row, group, wait_s)
             found = events_of(work, self._where.processor)
-            several = self._where.num_devices > 1
-            self._found[row, wait_s] = scaled(found, self._where.num_devices) if several else found
+            self._found[row, wait_s] = scaled(found, self._where.num_devices)
         return self._found[row, wait_s]
 
 

@@ -77,6 +77,7 @@ def estimate(
     mode: Mode = "eager",
     point: OperatingPoint = OperatingPoint(),  # noqa: B008
     num_devices: int = 1,
+    knows_host: bool = False,
     events: bool = False,
     strict: bool = False,
 ) -> Estimate:
@@ -95,7 +96,7 @@ def estimate(
     where = _conditions(model, processor, mode, (point,), num_devices)
     plans = plan(model, where.mode, processor.family)
     runs = [run(one, where) for one in plans]
-    phases = tuple(phase_estimate(one, where, events=events) for one in runs)
+    phases = tuple(phase_estimate(one, events=events) for one in runs)
     energy_j = sum(phase.energy.total_j for phase in phases)
     return Estimate(
         model=model.name,
@@ -108,7 +109,7 @@ def estimate(
         point=point,
         cap_w=float(where.cap_w[0]),
         phases=phases,
-        confidence=confidence_of(processor, launch_share(phases)),
+        confidence=confidence_of(processor, launch_share(phases), knows_host=knows_host),
         data_energy_j=(min(energy_j, _zeros_j(plans, where)), energy_j),
         without_formula=missing,
     )
