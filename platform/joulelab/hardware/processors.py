@@ -38,7 +38,6 @@ TYPICAL = "typical"
 FASTEST, SLOWEST = "fast", "slow"
 """Between which hosts the answer for an unknown one is."""
 
-_FOLDER = "hosts"
 LAUNCHES = 1.79
 """Launches of a program over those of a loop around one operator: arguments, views, checks."""
 MODULES = 6.58
@@ -128,10 +127,6 @@ def host_file(host: Host) -> str:
     return figures_text(rounded)
 
 
-def _read(key: str) -> Host:
-    return _host(key, *read_data_file(_FOLDER, key))
-
-
 def _host(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) -> Host:
     return Host(
         key=key,
@@ -141,7 +136,9 @@ def _host(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) ->
     )
 
 
-HOSTS: Catalogue[Host] = Catalogue("host", lambda: names_in(_FOLDER), _read, {})
+HOSTS: Catalogue[Host] = Catalogue(
+    "host", lambda: names_in("hosts"), lambda key: _host(key, *read_data_file("hosts", key)), {}
+)
 
 
 def processor_of(spec: GpuSpec) -> Processor:

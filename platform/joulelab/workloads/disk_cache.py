@@ -206,25 +206,20 @@ def _count(workload: Workload[Any]) -> WorkloadCost:
     return workload.cost() if found is None else found
 
 
+@cache
 def _has_place(folder: Path) -> bool:
     """Whether this process is one of those that may keep PyTorch; it is for as long as it lives."""
-    try:
-        return _place(folder) is not None
-    except OSError:  # no file, or no lock, can be made there
-        return True
-
-
-@cache
-def _place(folder: Path) -> int | None:
     for number in range(MOST_TRACERS):
-        file = os.open(folder / f"tracer-{number}.lock", os.O_WRONLY | os.O_CREAT)
         try:
+            file = os.open(folder / f"tracer-{number}.lock", os.O_WRONLY | os.O_CREAT)
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(file)
+        except OSError:  # no file, or no lock, can be made there
+            return True
         else:
-            return file
-    return None
+            return True
+    return False
 
 
 def _traced_apart(workload: Workload[Any]) -> WorkloadCost | None:

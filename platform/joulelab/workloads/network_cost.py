@@ -190,10 +190,11 @@ class HostCalls:
                 elif event == "return":
                     depth -= 1
             elif event == "call":
-                if _is_unlike_a_run(frame.f_code):
+                code = frame.f_code
+                if code.co_name == "__subclasscheck__" or _is_of_tracing(code.co_filename):
                     depth = 1
                 else:
-                    self._add(frame.f_code, handed_over=_is_handed_over(frame.f_code.co_name))
+                    self._add(code, handed_over=code.co_name.endswith(_HANDED_OVER))
             elif event == "c_call":
                 self._add(frame.f_code)
 
@@ -204,19 +205,10 @@ class HostCalls:
         self.count += not _is_watch(code.co_filename, code.co_name)
 
 
-def _is_unlike_a_run(code: CodeType) -> bool:
-    return code.co_name == "__subclasscheck__" or _is_of_tracing(code.co_filename)
-
-
 @cache
 def _is_of_tracing(path: str) -> bool:
     path = path.replace("\\", "/")
     return any(part in path for part in _OF_TRACING)
-
-
-@cache
-def _is_handed_over(name: str) -> bool:
-    return name.endswith(_HANDED_OVER)
 
 
 @cache

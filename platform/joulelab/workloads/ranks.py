@@ -173,14 +173,10 @@ class Ranks(StandIn):
         except (EOFError, ConnectionResetError):
             has_failed, answer = True, "its process has ended"
         if has_failed:
-            self._end_all()
+            for child in self._children:  # which may wait for the one that failed
+                child.kill()
             raise MeasurementError(f"Rank {rank} on {self._uuids[rank]} failed: {answer}")
         return answer
-
-    def _end_all(self) -> None:
-        """End the processes of all ranks, which may wait for one that failed."""
-        for child in self._children:
-            child.kill()
 
 
 def join(rank: int, num_ranks: int, meeting: str) -> None:
