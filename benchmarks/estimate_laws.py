@@ -19,7 +19,8 @@ from joulelab.hardware.processor import Processor
 def cap_share(found: Totals, processors: Sequence[Processor]) -> float:
     """Return the largest power over the power limit, mean or of any group; at most 1."""
     caps_w = np.array([[processor.default_power_limit_w] for processor in processors])
-    mean_w, peak_w = found.power_w / found.num_devices, found.peak_power_w.max(axis=-1)
+    mean_w = found.total_energy_j / found.total_latency_s / found.num_devices
+    peak_w = found.peak_power_w.max(axis=-1)
     return float((np.maximum(mean_w, peak_w) / caps_w).max())
 
 

@@ -109,8 +109,24 @@ def _matrix(model: str) -> int:
     return num_cells
 
 
+def documented_flop(name: str, image_size: int) -> float | None:
+    """Return the operations that torchvision documents for one sample at ``image_size``.
+
+    A multiplication and an addition count two; torchvision counts them one. ``None`` if none are
+    documented for that size.
+    """
+    import torchvision.models as zoo
+
+    for weights in zoo.get_model_weights(name):
+        crop = getattr(weights.transforms, "keywords", {}).get("crop_size")
+        side = crop[0] if isinstance(crop, tuple | list) else crop
+        if side in (None, image_size) and "_ops" in weights.meta:
+            return 2e9 * float(weights.meta["_ops"])
+    return None
+
+
 def _counts() -> list[Figure]:
-    from joulelab.estimator.models.image_sources import TorchvisionSource, documented_flop
+    from joulelab.estimator.models.image_sources import TorchvisionSource
 
     misses = []
     for name in TorchvisionSource().names():

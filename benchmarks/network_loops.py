@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from network_points import Case
 
+from joulelab.core.number_format import number_format
 from joulelab.estimator.models import find_model
 from joulelab.estimator.models.language import LanguageModel, SpeechModel
-from joulelab.estimator.models.network import NetworkModel, torch_dtype
-from joulelab.tracing.precision import traced_dtype
+from joulelab.estimator.models.network import NetworkModel
 from joulelab.tracing.trace import TrainingStep
 from joulelab.workloads.whisper import START_TOKENS
 
@@ -96,13 +96,13 @@ class LoopMaker:
             self.forget()
             torch.manual_seed(0)
             network = _build(model, self.device)
-            dtype = torch_dtype(traced_dtype(case.precision))
+            dtype = getattr(torch, number_format(case.precision).traced)
             _ask_no_values(network)
             self._network, self._key = network.to(self.device, dtype), key
         return self._network
 
     def _plain(self, case: Case, model: NetworkModel, network: Any, batch: int) -> Loop:
-        dtype = torch_dtype(traced_dtype(case.precision))
+        dtype = getattr(torch, number_format(case.precision).traced)
         inputs = {
             name: filled(tensor.to(dtype) if tensor.is_floating_point() else tensor)
             for name, tensor in model.make_inputs(batch, model.knobs).items()

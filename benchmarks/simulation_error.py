@@ -22,6 +22,7 @@ import tyro
 from figures import Figure, print_figures
 from rich.console import Console
 from rich.table import Table
+from scaled_boards import COEFFICIENTS, scaled
 from scipy.optimize import least_squares
 
 from joulelab.core.configuration import KnobValue
@@ -31,7 +32,6 @@ from joulelab.devices.simulated.engine import SteadyLoad, steady_load
 from joulelab.errors import ConfigError, JouleLabError
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import spec_for
-from joulelab.hardware.scalars import COEFFICIENTS, scaled
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.disk_cache import cached_cost
 

@@ -159,13 +159,13 @@ def test_a_network_is_run_again_on_other_inputs(name):
     others = {knob: OTHER_INPUTS[knob] for knob in WORKLOADS[name].input_knobs}
     first, other = tiny(name), WORKLOADS[name].from_knobs(TINY[name] | others)
     first.prepare()
-    network = first.kept_network(first.network_key)
+    network = first.kept.of(first.network_key)
 
     other.take_over(first)
     first.close()
     other.prepare()
     try:
-        assert other.kept_network(other.network_key) is network
+        assert other.kept.of(other.network_key) is network
         assert (network is not None) == first.is_network_kept
         for phase in other.phases:
             assert other.run(phase) == other.executions(phase) * other.work(phase)
@@ -180,7 +180,7 @@ def test_a_network_of_other_knobs_is_built_anew(name):
     try:
         other.take_over(first)
 
-        assert first.kept_network(other.network_key) is None
-        assert other.kept_network(other.network_key) is None
+        assert first.kept.of(other.network_key) is None
+        assert other.kept.of(other.network_key) is None
     finally:
         first.close()

@@ -5,23 +5,19 @@
 """
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, UnknownNameError, UserCodeError
 from joulelab.estimator.estimate import Estimate, HostRange, Mode
-from joulelab.estimator.opportunities import opportunities
 from joulelab.estimator.pricing import predict
 from joulelab.estimator.pricing.memory import MemoryEstimate, largest_batch, memory
-from joulelab.estimator.pricing.predict import confidence_of
-from joulelab.estimator.question import Cell, Combination, Progress, Question, Tracer, clock_grid
+from joulelab.estimator.question import Cell, Combination, Progress, Question, Tracer
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import FASTEST, HOSTS, SLOWEST, on_host
 from joulelab.tracing.precision import at_precision
 from joulelab.tracing.program import TracedModel
 
-_CLOCKS_TO_TRY = 16
 _MAX_TRACES = 4
 _PROGRAMS = 1.4
 """Factor within which nine of ten programs are of what their calls take on a known host: over those
@@ -94,13 +90,8 @@ def estimate(
 def matrix(question: Question, *, progress: Progress | None = None) -> tuple[Cell, ...]:
     """Predict every combination; one that a device cannot do says why instead.
 
-    Args:
-        question: What to predict.
-        progress: Is given what is being traced.
-
-    Raises:
-        UnknownNameError: If a name is not known.
-        ConfigError: If no combination has an answer, or, in strict mode, one has none.
+    Raises UnknownNameError if a name is not known, ConfigError if no combination has an answer, or,
+    in strict mode, one has none.
     """
     tracer = Tracer(question, progress)
     cells = tuple(_cell(question, tracer, each) for each in question.combinations())
@@ -130,24 +121,21 @@ def _cell(question: Question, tracer: Tracer, combination: Combination) -> Cell:
 
 
 def _predict(question: Question, tracer: Tracer, combination: Combination) -> Estimate:
+    knows_host = question.known_host is not None
     found = predict.estimate(
         tracer.of(combination),
         combination.processor,
         mode=question.mode,
         point=question.point,
         num_devices=question.num_devices,
+        knows_host=knows_host,
         events=question.events,
         strict=question.strict,
     )
-    trust, knows_host = found.confidence, question.known_host is not None
-    if knows_host:
-        trust = confidence_of(combination.processor, found.launch_share, knows_host=True)
     if question.calibration is not None:
-        trust = replace(trust, note=f"{trust.note}; before this board's own figures were taken")
-    found = replace(found, confidence=trust)
-    if knows_host:
-        return found
-    if found.launch_share > _LAUNCH_SHARE and found.mode == "eager":
+        note = f"{found.confidence.note}; before this board's own figures were taken"
+        found = replace(found, confidence=replace(found.confidence, note=note))
+    if not knows_host and found.launch_share > _LAUNCH_SHARE and found.mode == "eager":
         found = replace(found, host_range=_host_range(question, tracer, combination))
     return found
 
@@ -171,50 +159,6 @@ def _host_range(question: Question, tracer: Tracer, combination: Combination) ->
     )
 
 
-def with_opportunities(question: Question, cell: Cell, *, progress: Progress | None = None) -> Cell:
-    """Return ``cell`` with what would save energy, found by predicting it again in other ways.
-
-    Mode, clock and the like are those of ``question`` unless they are the change.
-    """
-    found = cell.estimate
-    if found is None:
-        return cell
-    tracer = Tracer(question, progress)
-
-    def again(**change: str | int) -> Estimate:
-        changed = replace(
-            cell,
-            precision=str(change.get("precision", cell.precision)),
-            batch=int(change.get("batch", cell.batch)),
-        )
-        point = question.point
-        if "sm_clock_mhz" in change:
-            point = replace(point, sm_clock_mhz=int(change["sm_clock_mhz"]))
-        return predict.estimate(
-            tracer.of(changed),
-            changed.processor,
-            mode=cast("Mode", change.get("mode", found.mode)),
-            point=point,
-            num_devices=question.num_devices,
-        )
-
-    best_mhz = _frugal_clock(question, tracer.of(cell), cell.processor)
-    return replace(cell, opportunities=opportunities(found, again, clocks_mhz=(best_mhz,)))
-
-
-def _frugal_clock(question: Question, traced: TracedModel, processor: Processor) -> int:
-    """Return the clock of the grid at which ``traced`` needs least energy."""
-    clocks = clock_grid(processor, num=_CLOCKS_TO_TRY)
-    found = predict.totals(
-        traced,
-        [processor],
-        mode=question.mode,
-        points=[replace(question.point, sm_clock_mhz=clock) for clock in clocks],
-        num_devices=question.num_devices,
-    )
-    return clocks[int(found.total_energy_j[0].argmin())]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit(Combination):
     """The memory of a combination.
@@ -233,10 +177,7 @@ class Fit(Combination):
 
 
 def fits(question: Question, *, progress: Progress) -> tuple[Fit, ...]:
-    """Return the memory of every combination of ``question``, and the largest batch that fits.
-
-    Raises ConfigError if a model cannot be traced, or a device lacks a precision.
-    """
+    """Return the memory of every combination of ``question``, and the largest batch that fits."""
     tracer = Tracer(question, progress)
     most: dict[tuple[str, str, str], int | None] = {}
     found = []
@@ -266,10 +207,7 @@ def phases_memory(traced: TracedModel, processor: Processor) -> dict[str, Memory
 
 
 def _largest(tracer: Tracer, asked: Combination) -> int | None:
-    """Extrapolate from two batches, and again from what was found, until a trace agrees.
-
-    Memory is all but linear in the batch, so that the second guess is right as a rule.
-    """
+    """Extrapolate from two batches, and again from what was found, until a trace agrees."""
 
     def worst(batch: int) -> MemoryEstimate:
         found = phases_memory(tracer.of(replace(asked, batch=batch)), asked.processor)

@@ -11,7 +11,6 @@ from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import FUSING, Estimate, Mode
-from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing import predict
 from joulelab.estimator.pricing.power import requested
 from joulelab.hardware.board_facts import read_board_facts
@@ -40,6 +39,18 @@ class Combination:
     processor: Processor
     precision: str
     batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opportunity:
+    """A change that is predicted to save energy."""
+
+    title: str
+    change: Mapping[str, str | int]  # ``mode``, ``batch``, ``precision`` or ``sm_clock_mhz``
+    energy_saved: float  # share of the energy per unit of work that is saved, 0..1
+    # Share of the time per unit of work that is saved; negative where the change costs time.
+    time_saved: float
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +109,7 @@ class Question:
         """
         found = [find_processor(name) for name in self.devices]
         if self.calibration is not None:
-            from joulelab.estimator.calibration.board import calibrated_to  # loads solvers
+            from joulelab.estimator.calibration.fit import calibrated_to
 
             facts = read_board_facts(Path(self.calibration))
             found = [calibrated_to(processor, facts).processor for processor in found]
@@ -115,10 +126,7 @@ class Question:
         return self.host
 
     def combinations(self) -> list[Combination]:
-        """Return all combinations, by model, device, precision and batch size.
-
-        Raises UnknownNameError if there is no such device.
-        """
+        """Return all combinations, by model, device, precision and batch size."""
         processors = self.processors()
         return [
             Combination(model=model, processor=processor, precision=precision, batch=batch)
@@ -138,11 +146,7 @@ class Tracer:
         self._traced: dict[tuple[str, str, int], TracedModel] = {}
 
     def of(self, combination: Combination) -> TracedModel:
-        """Return the model of ``combination``; if several devices share it, what one runs.
-
-        Raises ConfigError if it cannot be traced, or the device lacks the precision, the clock or
-        the power limit.
-        """
+        """Return the model of ``combination``, of several devices what one runs, or ConfigError."""
         model, precision, batch = combination.model, combination.precision, combination.batch
         check_precision(precision, combination.processor)
         requested(combination.processor, (self._question.point,))
@@ -158,10 +162,7 @@ class Tracer:
 def traced(
     asked: Question, model: str, *, precision: str, batch: int, remedy: str = ""
 ) -> TracedModel:
-    """Return a model as ``asked``; if several devices share it, what one runs.
-
-    Raises ConfigError if it cannot be traced, or ``remedy`` cannot be applied.
-    """
+    """Return a model as ``asked``, of several devices what one runs; ConfigError if untraceable."""
     from joulelab.estimator.models import tensor_parallel, trace_model
 
     whole = trace_model(
@@ -177,10 +178,7 @@ def traced(
 
 
 def knob_value(word: str) -> tuple[str, KnobValue]:
-    """Read ``key=value``; the value is a number, true, false, none, or text.
-
-    Raises ConfigError if there is no ``=``.
-    """
+    """Read ``key=value``: a number, true, false, none, or text; ConfigError without ``=``."""
     key, equals, value = word.partition("=")
     if not (key and equals):
         raise ConfigError(f"A knob is key=value, got {word!r}.")
@@ -190,10 +188,7 @@ def knob_value(word: str) -> tuple[str, KnobValue]:
 def clock_grid(
     processor: Processor, clocks_mhz: Sequence[int] = (), *, num: int = _NUM_CLOCKS
 ) -> tuple[int, ...]:
-    """Return ascending clocks, the default among them; of none given, ``num`` steps over the range.
-
-    Raises ConfigError if a clock is off the range.
-    """
+    """Return ascending clocks with the default; of none, ``num`` steps; ConfigError if off."""
     low, default, high = processor.clocks_mhz
     wrong = [clock for clock in clocks_mhz if not low <= clock <= high]
     if wrong:
@@ -231,10 +226,7 @@ class Curve(Combination):
     energy_j: tuple[float, ...]
 
     def costs(self, objective: str) -> list[float]:
-        """Return ``objective`` at each clock; lower is better.
-
-        Raises UnknownNameError if there is no such objective.
-        """
+        """Return ``objective`` at each clock, lower being better; UnknownNameError if none."""
         cost = without_quality(objective).cost
         return [cost(*pair) for pair in zip(self.energy_j, self.latency_s, strict=True)]
 
@@ -258,10 +250,7 @@ class Curve(Combination):
 def sweep(
     question: Question, *, clocks_mhz: Sequence[int] = (), progress: Progress
 ) -> tuple[Curve, ...]:
-    """Predict every combination of ``question`` at ``clocks_mhz``; of none given, over the range.
-
-    Raises ConfigError if a clock is off the range of a device, or the device lacks a precision.
-    """
+    """Predict all at ``clocks_mhz``, by default over the range; ConfigError if one is off it."""
     tracer = Tracer(question, progress)
     return tuple(
         curve

@@ -113,10 +113,7 @@ class Summary:
 
 
 def predict_run(run: MeasuredRun, processor: Processor) -> Prediction:
-    """Return what ``run`` is estimated to cost on ``processor``.
-
-    Raises ConfigError as :func:`joulelab.estimator.estimate`.
-    """
+    """Return what ``run`` is estimated to cost on ``processor``; ConfigError as the estimator."""
     knobs: dict[str, Any] = dict(run.knobs)
     found = estimate(
         run.model,
@@ -214,10 +211,7 @@ _NEEDED = ("model", "device", "precision", "batch")
 
 
 def read_measured(path: Path) -> tuple[MeasuredRun, ...]:
-    """Read a table of measured runs.
-
-    Raises ConfigError if the table cannot be read or lacks columns; names them.
-    """
+    """Read a table of measured runs; ConfigError, which names what is missing, if it is none."""
     rows = read_csv_table(path)
     if not rows:
         raise ConfigError(f"{path} holds no measurements.")

@@ -88,11 +88,7 @@ class BoardFacts:
         return replace(procedure, sample_lag_s=min(late_s, 1.0)) if is_late else procedure
 
     def check(self, device: DeviceIdentity, host: str) -> None:
-        """Refuse another board, driver or host than was measured.
-
-        Raises:
-            ConfigError: If it is another; names what differs.
-        """
+        """Refuse another board, driver or host than was measured, by a ConfigError."""
         if differences := list(self._differences(device, host)):
             raise ConfigError(
                 f"The calibration must be of the board, driver and host that are used, but "
@@ -116,11 +112,7 @@ def board_text(facts: BoardFacts) -> str:
 
 
 def read_board_facts(path: Path) -> BoardFacts:
-    """Read a file that ``joulelab calibrate --board`` wrote.
-
-    Raises:
-        ConfigError: If it cannot be read, or is of another version; says which.
-    """
+    """Read a file of ``joulelab calibrate --board``; ConfigError, and why, if it is none."""
     try:
         found = from_json(BoardFacts, path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, TrackingError) as error:
@@ -135,11 +127,7 @@ def read_board_facts(path: Path) -> BoardFacts:
 
 
 def host_figures(path: Path) -> tuple[Mapping[str, Any], Mapping[str, Figure]]:
-    """Return what a board's file says of its host: values by section, and figures by name.
-
-    Raises:
-        ConfigError: If it is no such file, or says nothing of the host.
-    """
+    """Return a host's values by section, and figures by name; ConfigError if a file has none."""
     found = read_board_facts(path)
     known = {each.name: each.value for each in found.facts if each.value is not None}
     operator_s = {

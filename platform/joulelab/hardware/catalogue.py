@@ -164,10 +164,7 @@ class Catalogue(Mapping[str, _Entry]):
 
 
 def spec_for(product_name: str) -> GpuSpec | None:
-    """Return the GPU that NVML calls ``product_name``; ``None`` if the catalogue lacks it.
-
-    Raises ConfigError if a GPU of the user's own has the name of another one.
-    """
+    """Return the GPU that NVML calls so, or ``None``; ConfigError if two are called so."""
     own = user_files()
     ours = (spec for key, spec in GPUS.items() if key not in own)
     found = [*islice((one for one in ours if product_name in one.product_names), 1)]
@@ -205,10 +202,7 @@ def clock_grid_mhz(min_mhz: float, max_mhz: float, step_mhz: float) -> tuple[int
 
 
 def board_of(key: str, text: str, place: Traversable) -> GpuSpec:
-    """Return the GPU of the text of a data file that may become the user's, at ``place``.
-
-    Raises ConfigError if it cannot be used; names every figure that is missing or cannot be.
-    """
+    """Return the GPU of a file's text; ConfigError that names each figure it lacks or has wrong."""
     sections = _own_sections(tomllib.loads(text), key, place)
     return _spec_of(key, _values(sections), dict(figures_in(sections)))
 

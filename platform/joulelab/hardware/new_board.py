@@ -21,11 +21,7 @@ _RANGE = 2
 def stated(
     values: Mapping[str, Any], *, source: str, status: str = "U", other: GpuSpec
 ) -> dict[str, Figure]:
-    """Return what is said of a GPU, by dotted name, as figures of its data file.
-
-    ``clocks.sm_mhz`` are all clocks, or the lowest and the highest, in the steps of the ``other``
-    GPU, which it is like.
-    """
+    """Return what is said of a GPU as figures; of two ``clocks.sm_mhz``, steps are the other's."""
     given = dict(values)
     clocks_mhz = given.pop("clocks.sm_mhz", None)
     if clocks_mhz:
@@ -58,10 +54,7 @@ def _clocks(clocks_mhz: Sequence[float], other: GpuSpec) -> dict[str, Any]:
 
 
 def board_text(key: str, like: str, figures: Figures) -> str:
-    """Return the data file of a GPU that is like another one of the catalogue, in figures not.
-
-    Raises UnknownNameError if there is no such GPU; names the closest.
-    """
+    """Return the data file of a GPU like another; UnknownNameError, with the closest, if none."""
     heading = (
         f"# {key}: what it does not say is as of the {like}.\n#\n"
         "# status: U = stated by the user, S = sourced, F = fitted to measurements, D = derived,\n"
@@ -89,10 +82,7 @@ def _toml(value: Any) -> str:
 
 
 def check_names(spec: GpuSpec) -> None:
-    """Refuse a GPU of the user's whose product name the catalogue has already.
-
-    Raises ConfigError that names the other one.
-    """
+    """Refuse a user's GPU whose product name the catalogue has, by a ConfigError."""
     for name in spec.product_names:
         known = spec_for(name)
         if known is not None and known.key != spec.key:
@@ -103,10 +93,7 @@ def check_names(spec: GpuSpec) -> None:
 
 
 def value_in(words: str) -> tuple[str, Any]:
-    """Return name and value of ``SECTION.NAME=VALUE``, the value as TOML reads it, else a text.
-
-    Raises ConfigError if it has another form.
-    """
+    """Return name and value of ``SECTION.NAME=VALUE``, as TOML or text; ConfigError if no such."""
     name, sign, text = words.partition("=")
     if not (sign and text and name.count(".") >= 1):
         raise ConfigError(f"--set must be SECTION.NAME=VALUE, as power.idle_w=30, got {words!r}.")

@@ -50,10 +50,7 @@ def names_in(folder: str) -> tuple[str, ...]:
 
 
 def gpu_names() -> list[str]:
-    """Return the keys of all GPUs, those of the user's own among them, in order.
-
-    Raises ConfigError if a file of the user's has a name that it may not have.
-    """
+    """Return the keys of all GPUs, also of the user's own; ConfigError if one may not be so."""
     return sorted([*names_in(_GPUS), *user_files()])
 
 
@@ -77,10 +74,7 @@ def user_paths() -> list[Path]:
 
 
 def user_files() -> dict[str, Path]:
-    """Return the data files of the user's own GPUs by key, in order.
-
-    Raises ConfigError if one has a name that it may not have.
-    """
+    """Return the data files of the user's own GPUs by key; ConfigError if one may not be so."""
     found = {path.stem: path for path in user_paths()}
     for key, path in found.items():
         check_key(key, path)
@@ -88,10 +82,7 @@ def user_files() -> dict[str, Path]:
 
 
 def check_key(key: str, path: Path) -> None:
-    """Refuse a key that the package has, or that is none; ``path`` is of the user's file.
-
-    Raises ConfigError that says where both are.
-    """
+    """Refuse a user's key that the package has, or that is none, by a ConfigError."""
     if not _KEY.fullmatch(key):
         raise ConfigError(
             f"A GPU's key must be of small letters, digits and single underscores, got {key!r} "

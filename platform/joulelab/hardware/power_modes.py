@@ -27,10 +27,7 @@ class PowerMode:
 
 
 def find_processor(name: str) -> Processor:
-    """Return the processor ``KEY``, or ``KEY:MODE`` in one of its power modes.
-
-    Raises UnknownNameError if there is none, ConfigError if it has no power modes.
-    """
+    """Return ``KEY``, or ``KEY:MODE`` in a power mode; UnknownNameError or ConfigError if none."""
     key, colon, mode = name.partition(":")
     processor = PROCESSORS[key]
     return in_mode(processor, mode) if colon else processor

@@ -159,10 +159,7 @@ class ProcessorTiming:
         return next((known[kind] for kind in kinds if kind in known), known["default"])
 
     def overhead_s(self, classes: Sequence[str], is_matrix: bool) -> float:
-        """Return the least time of a kernel of the first known of ``classes``.
-
-        Where none is known, it matters whether it multiplies matrices.
-        """
+        """Return the least time of the first known of ``classes``, else of matrix work or not."""
         for kernel_class in classes:
             if kernel_class in self.least_s:
                 return self.least_s[kernel_class]
@@ -171,10 +168,7 @@ class ProcessorTiming:
         return self.stream_overhead_s
 
     def efficiency(self, kinds: Sequence[str], dtype: str) -> float:
-        """Return the factor of the first known of ``kinds`` on operands of format ``dtype``.
-
-        Formats as PyTorch names them.
-        """
+        """Return the factor of the first known of ``kinds`` on operands of PyTorch's ``dtype``."""
         known = self.kind_efficiency
         names = (name for kind in kinds for name in (f"{kind}_{dtype}", kind))
         return next((known[name] for name in names if name in known), 1.0)
@@ -235,10 +229,7 @@ class Processor:
         return replace(self, power=replace(self.power, constant_w=constant_w))
 
     def peak_flop_per_s(self, pipe: Pipe, clock_mhz: float | None = None) -> float:
-        """Return the dense peak of ``pipe`` at ``clock_mhz``, by default the default clock.
-
-        Raises UnknownNameError if it has no such pipe; names those that it has.
-        """
+        """Return the dense peak at a clock, by default its own; UnknownNameError without a pipe."""
         if pipe not in self.flop_per_clock:
             raise unknown_name(f"pipe of {self.key}", pipe, self.flop_per_clock)
         clock_hz = (self.default_clock_mhz if clock_mhz is None else clock_mhz) * 1e6

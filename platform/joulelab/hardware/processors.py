@@ -38,7 +38,6 @@ TYPICAL = "typical"
 FASTEST, SLOWEST = "fast", "slow"
 """Between which hosts the answer for an unknown one is."""
 
-_FOLDER = "hosts"
 LAUNCHES = 1.79
 """Launches of a program over those of a loop around one operator: arguments, views, checks."""
 MODULES = 6.58
@@ -100,11 +99,7 @@ def _launches(operator_s: Mapping[str, float]) -> dict[str, float]:
 
 
 def find_host(name: str) -> Host:
-    """Return the host of a name in the catalogue, or of a file that ``joulelab calibrate`` wrote.
-
-    Raises UnknownNameError if there is none of that name, ConfigError if there is no such file, or
-    it is none of a host.
-    """
+    """Return the host of a name, or of a file of ``joulelab calibrate``; JouleLabError if none."""
     path = Path(name)
     if path.suffix == ".json":
         return _host(path.stem, *host_figures(path))
@@ -132,10 +127,6 @@ def host_file(host: Host) -> str:
     return figures_text(rounded)
 
 
-def _read(key: str) -> Host:
-    return _host(key, *read_data_file(_FOLDER, key))
-
-
 def _host(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) -> Host:
     return Host(
         key=key,
@@ -145,7 +136,9 @@ def _host(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) ->
     )
 
 
-HOSTS: Catalogue[Host] = Catalogue("host", lambda: names_in(_FOLDER), _read, {})
+HOSTS: Catalogue[Host] = Catalogue(
+    "host", lambda: names_in("hosts"), lambda key: _host(key, *read_data_file("hosts", key)), {}
+)
 
 
 def processor_of(spec: GpuSpec) -> Processor:
@@ -177,29 +170,21 @@ def processor_of(spec: GpuSpec) -> Processor:
 
 
 def _gpu_levels(spec: GpuSpec) -> tuple[MemoryLevel, ...]:
-    chip, power, num_sms = spec.chip, spec.power, spec.sm_count
-    per_clock = {
-        "register file": (
-            num_sms * chip.register_file_b,
-            num_sms * chip.register_b_per_clock,
-            chip.register_byte_j,
-        ),
-        "shared memory": (
-            num_sms * chip.shared_b,
-            num_sms * chip.shared_b_per_clock,
-            chip.shared_byte_j,
-        ),
-        "L2": (spec.l2_b, chip.l2_b_per_clock, power.crossbar_j_per_b),
-    }
+    sm, power, num = spec.chip, spec.power, spec.sm_count
+    per_clock = (
+        ("register file", num, sm.register_file_b, sm.register_b_per_clock, sm.register_byte_j),
+        ("shared memory", num, sm.shared_b, sm.shared_b_per_clock, sm.shared_byte_j),
+        ("L2", 1, spec.l2_b, sm.l2_b_per_clock, power.crossbar_j_per_b),
+    )
     on_die = (
         MemoryLevel(
             name=name,
-            size_b=size_b,
-            bandwidth_b_per_s=b_per_clock * (spec.default_clock_mhz * 1e6),
+            size_b=times * size_b,
+            bandwidth_b_per_s=times * b_per_clock * (spec.default_clock_mhz * 1e6),
             byte_j=byte_j,
             on_core_clock=True,
         )
-        for name, (size_b, b_per_clock, byte_j) in per_clock.items()
+        for name, times, size_b, b_per_clock, byte_j in per_clock
     )
     dram = MemoryLevel(
         name="DRAM",

@@ -1,12 +1,8 @@
-"""Free scalars of a processor, by dotted name, and coefficients of a GPU, changed by factors.
+"""Free scalars of a processor, by dotted name.
 
 The names, such as ``"timing.memory_efficiency"``, are those of the fields of
 :class:`joulelab.hardware.processor.Processor`; entries of mappings follow their field's name, and
 memory levels are named: ``"levels.L2.byte_j"``.
-
-What micro-benchmarks cannot say of a GPU in a machine, its host's speed above all, is a handful of
-factors on figures of the catalogue. They belong to that machine, so they are kept beside its
-measurements and not in the catalogue.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,8 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from joulelab.errors import ConfigError
-from joulelab.hardware.processor import Figure, MemoryLevel, Processor
-from joulelab.hardware.spec import GpuSpec
+from joulelab.hardware.processor import MemoryLevel, Processor
 from joulelab.registry import unknown_name
 
 SECTION = "calibrated"
@@ -35,10 +30,7 @@ _DEFAULTS: Mapping[str, Callable[[Any], float]] = {
 
 
 def value_of(processor: Processor, name: str) -> float:
-    """Return the value of a free scalar; 1 of a kind's efficiency that is not set.
-
-    Raises ConfigError if there is no such scalar.
-    """
+    """Return a free scalar, of kinds 1 if not set; ConfigError if there is none of that name."""
     holder, field, key = _place(processor, name)
     value = getattr(holder, field)
     if not key:
@@ -68,10 +60,7 @@ def calibrated(processor: Processor) -> Processor:
 
 
 def with_values(processor: Processor, values: Mapping[str, float]) -> Processor:
-    """Return ``processor`` with other values of free scalars.
-
-    Raises ConfigError if there is no such scalar.
-    """
+    """Return ``processor`` with other free scalars; ConfigError if there is none of a name."""
     for name, value in values.items():
         processor = _with_value(processor, name, float(value))
     return processor
@@ -114,53 +103,3 @@ def _level(processor: Processor, name: str) -> MemoryLevel:
         if level.name == name:
             return level
     raise unknown_name(f"memory level of {processor.key}", name, [n.name for n in processor.levels])
-
-
-COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
-    "host_launch": ("timing.eager_launch_s",),
-    "host_python": ("timing.host_python",),
-    "elementwise": ("timing.elementwise_slowdown",),
-    "reread": ("timing.reread_slowdown",),
-    "pipe_efficiency": ("timing.pipe_efficiency",),
-    "constant_power": ("power.constant_w",),
-    "core_power": ("power.sm_w_per_ghz", "power.pipe_w_per_ghz"),
-}
-"""Figures that each coefficient scales; of a mapping, all its entries."""
-
-
-def scaled(spec: GpuSpec, factors: Mapping[str, float]) -> GpuSpec:
-    """Return ``spec`` with coefficients times their factors; efficiencies stay at most 1.
-
-    Figures of ``[calibrated]`` are scaled as those that they replace. Raises UnknownNameError if
-    there is no such coefficient; names those that there are.
-    """
-    for coefficient, factor in factors.items():
-        if coefficient not in COEFFICIENTS:
-            raise unknown_name("coefficient", coefficient, COEFFICIENTS)
-        for name in COEFFICIENTS[coefficient]:
-            spec = _scaled(spec, name, factor)
-    return spec
-
-
-def _scaled(spec: GpuSpec, name: str, factor: float) -> GpuSpec:
-    section, _, field = name.partition(".")
-    changes: dict[str, Any] = {"figures": _figures(spec.figures, name, factor)}
-    holder = getattr(spec, section)
-    changes[section] = replace(holder, **{field: _times(getattr(holder, field), factor, name)})
-    return replace(spec, **changes)
-
-
-def _figures(figures: Mapping[str, Figure], name: str, factor: float) -> Mapping[str, Figure]:
-    own = f"{SECTION}.{name}"
-    return {
-        key: replace(figure, value=_times(figure.value, factor, name))
-        if key == own or key.startswith(f"{own}.")
-        else figure
-        for key, figure in figures.items()
-    }
-
-
-def _times(value: Any, factor: float, name: str) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _times(each, factor, name) for key, each in value.items()}
-    return min(value * factor, 1.0) if "efficiency" in name else value * factor

@@ -157,10 +157,7 @@ class GpuSpec:
         return self.sm_clocks_mhz[0]
 
     def peak_flop_per_s(self, pipe: Pipe, clock_mhz: float | None = None) -> float:
-        """Return the dense peak of ``pipe`` at ``clock_mhz``, by default the default clock.
-
-        Raises UnknownNameError if this GPU has no such pipe; names those that it has.
-        """
+        """Return the dense peak at a clock, by default its own; UnknownNameError without a pipe."""
         if pipe not in self.flop_per_clock_per_sm:
             raise unknown_name(f"pipe of {self.key}", pipe, self.flop_per_clock_per_sm)
         clock_hz = (self.default_clock_mhz if clock_mhz is None else clock_mhz) * 1e6

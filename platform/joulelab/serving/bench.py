@@ -91,10 +91,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerUse(Use):
-    """A load on a server, and what the GPUs used meanwhile, idle power included.
-
-    The processors' use holds that of the load itself.
-    """
+    """A load on a server, and what GPUs and processors used meanwhile, idle power included."""
 
     url: str
     command: tuple[str, ...]  # what started it; empty if it ran already
@@ -133,12 +130,10 @@ async def bench(
     named: Sequence[str] = (),
     missing: str = "",
 ) -> ServerUse:
-    """Warm a server up that answers, drive it, and return what that cost.
+    """Warm a server up, drive it, and return what that cost.
 
-    ``monitor`` is open and knows whose the server's processes are; ``in_force`` was put on the
-    GPUs. Those in ``named`` count whatever is seen, else those that the server is seen on;
-    ``missing`` says why there is none. Raises MeasurementError if the server does not answer in the
-    warm-up.
+    ``monitor`` is open and knows the server's processes; ``in_force`` was put on the GPUs. Those in
+    ``named`` count, else those that the server is seen on; ``missing`` says why there is none.
     """
     provenance = collect_provenance()
     model = await deployment.warmed_up(settings)

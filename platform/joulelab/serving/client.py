@@ -84,11 +84,7 @@ class Client:
         port = parts.port or (443 if tls else 80)
         self._place = _Place(host=parts.hostname, port=port, tls=tls, key=key)
         self._timeout_s = timeout_s
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port."""
-        return self._place.host, self._place.port
+        self.address = parts.hostname, port
 
     def without_key(self, text: str) -> str:
         """Return what a server said, without the key should it repeat that."""
@@ -115,7 +111,8 @@ class Client:
                         last_s = time.monotonic()
                         first_s = first_s or last_s
                         pieces += 1
-                    num_tokens = _tokens(event, num_tokens)
+                    counted = (event.get("usage") or {}).get("completion_tokens")
+                    num_tokens = num_tokens if counted is None else int(counted)
         except (OSError, EOFError, ValueError, MeasurementError, TimeoutError) as error:
             why = self.without_key(str(error) or type(error).__name__)
             return Answer(due_s=due_s, stop_s=time.monotonic(), failure=why)
@@ -202,11 +199,7 @@ class _Exchange:
 
 
 async def _events(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """Yield the objects of a stream of server-sent events.
-
-    Raises EOFError if it breaks off: neither ``[DONE]`` nor a reason to finish came,
-    MeasurementError if the server tells of an error in it.
-    """
+    """Yield events; EOFError if the stream breaks off, MeasurementError if one is an error."""
     finished = False
     async for line in lines:
         name, _, text = line.decode().strip().partition(":")
@@ -229,8 +222,3 @@ def _has_text(event: Mapping[str, Any]) -> bool:
     return any(choice.get("text") for choice in choices) or any(
         delta.get(name) for delta in deltas for name in _TEXTS
     )
-
-
-def _tokens(event: Mapping[str, Any], before: int | None) -> int | None:
-    num_tokens = (event.get("usage") or {}).get("completion_tokens")
-    return int(num_tokens) if num_tokens is not None else before

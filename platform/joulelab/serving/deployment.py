@@ -44,10 +44,7 @@ those who kill the children of a dead process."""
 
 
 class ServerProcess:
-    """Runs a server's command line in a process group of its own; ConfigError if it cannot.
-
-    ``environment`` are variables that it has besides this process's.
-    """
+    """Runs a server in a process group, with more variables; ConfigError if it cannot."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str] | None = None
@@ -154,11 +151,7 @@ class Deployment:
         return time.monotonic() - begin_s
 
     async def warmed_up(self, settings: ServerSettings) -> str:
-        """Ask as often as warms it up; return which model is asked.
-
-        Raises ConfigError if no model is named, and it tells of none, MeasurementError if
-        it does not answer.
-        """
+        """Ask as often as warms it up; return which model is asked; JouleLabError if that fails."""
         model = settings.model or await self._first_model()
         for _ in range(settings.warmup):
             answer = await self.ask(settings, model, time.monotonic())
@@ -172,10 +165,7 @@ class Deployment:
         return await self.client.ask(settings.path, body, due_s)
 
     def require_running(self) -> None:
-        """Check that a server that was started here has not ended.
-
-        Raises MeasurementError if it has; tells its last words.
-        """
+        """Raise MeasurementError, with its last words, if a server started here has ended."""
         if self._process is not None and self._process.exit_code is not None:
             raise MeasurementError(
                 f"The server ended with exit code {self._process.exit_code}. Its last words:\n"

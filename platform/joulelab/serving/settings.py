@@ -77,10 +77,7 @@ class Load:
     async def drive(
         self, ask: Ask, on_answer: Callable[[Answer], object], over: asyncio.Event
     ) -> None:
-        """Send requests until ``over``, or all; ends once every one of them is answered.
-
-        ``on_answer`` is called with each answer as it comes.
-        """
+        """Send requests until ``over``, or all; return once each has been answered."""
         every = count() if self.num_requests is None else range(self.num_requests)
         numbers = takewhile(lambda _: not over.is_set(), every)
         begin_s = time.monotonic()
@@ -125,10 +122,7 @@ class Traffic:
         self._thread.start()
 
     def take(self, least: int) -> list[Answer]:
-        """Return the answers that came since the last call, once they are ``least``.
-
-        Raises MeasurementError if no more can come.
-        """
+        """Return the answers since the last call, once ``least``; MeasurementError if none come."""
         taken: list[Answer] = []
         while len(taken) < least or not self._answers.empty():
             answer = self._answers.get()

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from typing_extensions import override
@@ -96,7 +97,8 @@ class Server(Workload[ServerSettings]):
         if self._deployment is None or self._model is None:
             raise ConfigError("A server must be prepared before it runs.")
         if self._traffic is None:
-            self._traffic = Traffic(self.settings.load(), self._ask)
+            asked = partial(self._deployment.ask, self.settings, self._model)
+            self._traffic = Traffic(self.settings.load(), lambda _, due_s: asked(due_s))
         answers = self._traffic.take(self.settings.answers_per_repeat)
         self._deployment.require_running()
         self._repeats.append((time.monotonic(), answers))
@@ -140,17 +142,9 @@ class Server(Workload[ServerSettings]):
         await deployment.ready()
         return await deployment.warmed_up(self.settings)
 
-    async def _ask(self, _number: int, due_s: float) -> Answer:
-        if self._deployment is None or self._model is None:
-            raise ConfigError("A server must be prepared before it is asked.")
-        return await self._deployment.ask(self.settings, self._model, due_s)
-
 
 def _tokens(answers: Sequence[Answer]) -> int:
-    """Return how many tokens answers have.
-
-    Raises MeasurementError if one failed, or it is not known how many.
-    """
+    """Return how many tokens answers have; MeasurementError if that is not known."""
     why = Counter(answer.failure for answer in answers if answer.failure)
     if why:
         failures = "; ".join(f"{times} x {failure}" for failure, times in why.most_common(3))

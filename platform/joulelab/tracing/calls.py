@@ -64,10 +64,7 @@ class Call:
 
     @cached_property
     def inputs(self) -> tuple[tuple[str, torch.Tensor], ...]:
-        """Every tensor passed in, with the name of the argument that holds it.
-
-        A tensor passed only to be overwritten (``out=``) is not an input.
-        """
+        """Every tensor passed in, with its argument's name; not one only overwritten (``out=``)."""
         arguments = zip(_arguments_of(self.operator), self._values, strict=True)
         return tuple(
             (argument.name, tensor)

@@ -49,10 +49,7 @@ class ValueBytes:
             self.writer.update(dict.fromkeys(written_b, index))
 
     def size_b(self, value: int) -> float:
-        """Return the bytes that were written of ``value``.
-
-        Of a value without a writer, it is the most that any operator reads of it.
-        """
+        """Return the bytes written of ``value``; without a writer, the most that are read of it."""
         if value in self._size_b:
             return self._size_b[value]
         return max(self.read_b[reader][value] for reader in self.readers[value])
@@ -134,10 +131,7 @@ def traffic(program: Program, groups: Groups) -> tuple[Traffic, ...]:
 
 
 def group_indices(program: Program, groups: Groups) -> list[int]:
-    """Return for each operator the position of its group in ``groups``.
-
-    Raises ConfigError if ``groups`` do not hold every operator exactly once.
-    """
+    """Return each operator's position in ``groups``; ConfigError unless each is there once."""
     members = sorted(index for group in groups for index in group)
     if members != list(range(len(program.operators))):
         raise ConfigError(

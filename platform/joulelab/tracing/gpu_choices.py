@@ -132,10 +132,7 @@ State = tuple[torch.Tensor, torch.Tensor]
 def _is_plain_lstm(
     x: object, start: object, weights: object, biased: object, layers: object
 ) -> bool:
-    """Return whether a call of ``torch.lstm`` is on fake tensors and :func:`_lstm_of_gpu` takes it.
-
-    Packed sequences, projections and layers without biases it does not take.
-    """
+    """Whether a call of ``torch.lstm`` is fake, not packed or projected, and has biases."""
     if not isinstance(x, FakeTensor) or not isinstance(weights, list | tuple):
         return False
     if isinstance(start, torch.Tensor) or not biased or not isinstance(layers, int):
@@ -154,10 +151,7 @@ def _lstm_of_gpu(  # noqa: PLR0917  # PyTorch's order
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Run the kernels that ``torch.lstm`` runs on a GPU, with its arguments.
-
-    cuDNN's one call is split into layers and directions, one operator each.
-    """
+    """Run ``torch.lstm`` as a GPU does, cuDNN's call split into layers and directions."""
     del biased
     directions = 2 if bidirectional else 1
     values = x.transpose(0, 1) if batch_first else x
@@ -196,11 +190,7 @@ _lstm_of_torch = _VF.lstm
 
 @contextmanager
 def gpu_choices() -> Generator[None]:
-    """Let calls on fake tensors in a ``with`` block run the kernels of a GPU.
-
-    The functions are replaced where modules look them up, in ``torch.nn.functional`` and, of
-    recurrent layers, in ``torch._VF``.
-    """
+    """Let calls on fake tensors in a ``with`` block run the kernels of a GPU."""
     with ExitStack() as stack:
         for place, name, choice in _CHOICES:
             stack.enter_context(replaced(place, name, choice))

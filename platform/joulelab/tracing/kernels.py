@@ -34,10 +34,7 @@ def kernel_of(operator: Operator) -> KernelCost:
 
 
 def cost_of(unit: str, phases: Sequence[ProgramPhase]) -> WorkloadCost:
-    """Return what a workload of ``phases`` asks of a device.
-
-    It holds weights, inputs and optimizer state, and the most that a phase holds besides.
-    """
+    """Return what a workload of ``phases`` asks of a device, which holds what the largest does."""
     return WorkloadCost(
         unit=unit,
         phases=tuple(_phase_cost(each) for each in phases),
@@ -87,7 +84,8 @@ def averaged(first: Sequence[KernelCost], last: Sequence[KernelCost]) -> tuple[K
     do with the length of a key-value cache, this is the exact mean over the series. Raises
     ConfigError if the two did not launch the same kinds of kernels in the same order.
     """
-    if [_kind(kernel) for kernel in first] != [_kind(kernel) for kernel in last]:
+    kinds = [[(each.name, each.pipe, each.count) for each in kernels] for kernels in (first, last)]
+    if kinds[0] != kinds[1]:
         raise ConfigError(
             "Two traces can be averaged only if they launch the same kernels in the same order, "
             f"got {len(first)} and {len(last)} kernels that differ in name, pipe or count."
@@ -107,10 +105,6 @@ def _mean_shape(a: KernelCost, b: KernelCost) -> tuple[float, float, float, floa
         return None
     batch, m, n, k = _means(a.shape, b.shape)
     return batch, m, n, k
-
-
-def _kind(kernel: KernelCost) -> tuple[str, str, int]:
-    return kernel.name, kernel.pipe, kernel.count
 
 
 def mean_step(
@@ -135,9 +129,7 @@ def _averaged_programs(first: Program, last: Program) -> Program:
     they do with the length of a key-value cache. What memory holds is that of ``last``, where it
     is most.
     """
-    if [_operator_kind(operator) for operator in first.operators] != [
-        _operator_kind(operator) for operator in last.operators
-    ]:
+    if list(map(_operator_kind, first.operators)) != list(map(_operator_kind, last.operators)):
         raise ConfigError(
             "Two steps can be averaged only if they run the same operators in the same order, "
             f"got {len(first.operators)} and {len(last.operators)} operators that differ."

@@ -41,22 +41,6 @@ _FEW_COLUMNS = 4
 """Output channels per group up to which a grouped convolution uses plain units."""
 
 
-def traced_dtype(precision: str) -> str:
-    """Return PyTorch's name of the format in which a program is traced for ``precision``.
-
-    Raises UnknownNameError if there is no such precision.
-    """
-    return number_format(precision).traced
-
-
-def is_quantised(precision: str) -> bool:
-    """Return whether weights take fewer bits in ``precision`` than where they are computed with.
-
-    Raises UnknownNameError if there is no such precision.
-    """
-    return number_format(precision).is_quantised
-
-
 def element_b(dtype: str) -> float:
     """Return the bytes of one operand of format ``dtype``, as PyTorch names it."""
     return _ELEMENT_B.get(dtype, 4.0)
@@ -68,7 +52,7 @@ def dtype_on(pipe: Pipe) -> str:
 
 
 def at_precision(program: Program, precision: str) -> Program:
-    """Return ``program``, traced in :func:`traced_dtype`, as it runs in ``precision``.
+    """Return ``program``, traced in half or full precision, as it runs in ``precision``.
 
     Matrix work changes pipe. Its weights shrink under fp8, int8 and int4, its other inputs under
     fp8 and int8, a key-value cache with them; results and everything between matrix operators keep
@@ -104,10 +88,7 @@ def at_precision(program: Program, precision: str) -> Program:
 
 
 def check_precision(precision: str, processor: Processor) -> None:
-    """Check that ``processor`` multiplies in ``precision``.
-
-    Raises ConfigError if it does not; names the precisions that it has.
-    """
+    """Check that ``processor`` multiplies in ``precision``; ConfigError names what it has."""
     if not supports(precision, processor):
         known = [name for name in PRECISIONS if supports(name, processor)]
         raise ConfigError(
@@ -117,10 +98,7 @@ def check_precision(precision: str, processor: Processor) -> None:
 
 
 def supports(precision: str, processor: Processor) -> bool:
-    """Return whether ``processor`` multiplies in ``precision``.
-
-    Raises UnknownNameError if there is no such precision.
-    """
+    """Return whether ``processor`` multiplies in ``precision``; UnknownNameError if none."""
     return any(pipe in processor.flop_per_clock for pipe in number_format(precision).pipes)
 
 

@@ -183,13 +183,8 @@ _regions: ContextVar[tuple[str, ...]] = ContextVar("joulelab_regions", default=(
 def region(name: str) -> Generator[None]:
     """Name the work of a ``with`` block; attribution shows it as a component of its own.
 
-    Regions may nest: the innermost counts. Outside of an attribution one costs a microsecond.
-
-    Args:
-        name: What the work is, e.g. ``"attention"``.
-
-    Raises:
-        ConfigError: If the name is empty or has a ``#``.
+    The innermost of several counts. Outside of an attribution one costs a microsecond. Raises
+    ConfigError if the name, e.g. ``"attention"``, is empty or has a ``#``.
     """
     if not name or _MARK in name:
         raise ConfigError(f"A region's name must not be empty or have a {_MARK}, got {name!r}.")

@@ -95,11 +95,7 @@ _COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records every kernel that is launched in a ``with recorder.recording():`` block.
-
-    Parameters and inputs are declared in ``storages`` beforehand. ``live_b`` are the bytes alive
-    after each of ``operators``.
-    """
+    """Records kernels and the bytes alive after each; ``storages`` know parameters and inputs."""
 
     def __init__(self, storages: Storages, modules: ModulePath, describer: Describer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -49,11 +49,10 @@ class _Answer(NamedTuple):
                 and torch.empty_strided(each.shape, each.stride, dtype=each.dtype, device="meta")
                 for each in self.made
             ]
-        tensors = [each if each is None else self._fake(each) for each in bare]
+        tensors = [
+            each if each is None else FakeTensor(self.mode, each, self.device) for each in bare
+        ]
         return tensors[0] if self.container is None else self.container(tensors)
-
-    def _fake(self, bare: torch.Tensor) -> FakeTensor:
-        return FakeTensor(self.mode, bare, self.device)
 
 
 class RepeatedCalls:
@@ -66,7 +65,8 @@ class RepeatedCalls:
         self, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> object:
         """Return what ``func(*args, **kwargs)`` returns."""
-        if _is_plain_view(func, args):
+        is_view = func.is_view or func is _UNDECLARED_VIEW
+        if is_view and args and _is_plain(args[0]):
             return _view(func, args, kwargs)
         try:
             key = _key(func, args, kwargs)
@@ -79,11 +79,6 @@ class RepeatedCalls:
         if key not in self._known:
             self._known[key] = _answer(func, args, kwargs, result)
         return result
-
-
-def _is_plain_view(func: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
-    is_view = func.is_view or func is _UNDECLARED_VIEW
-    return is_view and bool(args) and _is_plain(args[0])
 
 
 def _is_plain(value: object) -> TypeIs[FakeTensor]:

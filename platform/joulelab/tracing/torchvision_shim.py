@@ -33,13 +33,9 @@ _SCHEMAS = (
 
 @cache
 def ensure_torchvision() -> torch.library.Library | None:
-    """Make ``import torchvision`` work if it is installed; once per process.
+    """Make ``import torchvision``, which takes seconds, work if it is installed.
 
-    It is not imported: with the compiler of PyTorch, which it imports, that takes some seconds.
-
-    Returns:
-        The declared operators, which last as long as this object, kept here; ``None`` where the
-        compiled half loads by itself or torchvision is not installed, and nothing was done.
+    Returns the declared operators, kept here, or ``None`` where nothing had to be done.
     """
     hush_torchao()
     package = find_spec("torchvision")

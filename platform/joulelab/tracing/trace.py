@@ -1,17 +1,10 @@
 """Trace any PyTorch program to the kernels that it launches.
 
 The dispatcher shows every operator that eager PyTorch would run. Under :func:`fake_tensors` the
-program's tensors have a shape and a type but no memory, so a network of any size is traced in
-about a second::
-
-    with fake_tensors():
-        network = fake_network(build, torch.bfloat16)
-        tokens = torch.zeros(1, 512, dtype=torch.long)
-        program = trace_program(lambda: network(tokens), network=network, inputs=tokens)
-
-Fake tensors live on the CPU device: there attention stays one kernel, where a trace for a fake
-GPU would break it into products and a softmax. The sequence of operators is otherwise that of a
-GPU, one launch each, although a few of them launch two kernels there.
+program's tensors have a shape and a type but no memory, so a network of any size is traced in about
+a second. Fake tensors live on the CPU device: there attention stays one kernel, where a trace for a
+fake GPU would break it into products and a softmax. The sequence of operators is otherwise that of
+a GPU, one launch each, although a few of them launch two kernels there.
 """
 
 import sys
@@ -46,10 +39,7 @@ def fake_tensors() -> Generator[None]:
 def trace(
     program: Callable[[], object], *, tf32_matmul: bool = False, tf32_conv: bool = True
 ) -> tuple[KernelCost, ...]:
-    """Run ``program`` and return its kernels in the order of their launches.
-
-    Raises ConfigError if the program calls an operator of matrix kind that has no FLOP formula.
-    """
+    """Run ``program`` and return its kernels in order; ConfigError if one has no FLOP formula."""
     traced = trace_program(program, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv, strict=True)
     return kernels_of(traced)
 
@@ -188,10 +178,7 @@ def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
 
 
 def nothing_remembered() -> AbstractContextManager[None]:
-    """Let networks compute everything anew in a ``with`` block, as they do while compiled.
-
-    Those that remember are of transformers: where nothing has imported it, there are none.
-    """
+    """Let networks of transformers compute everything anew in a block, as while compiled."""
     remembering = sys.modules.get("transformers.pytorch_utils")
     if remembering is None:
         return nullcontext()

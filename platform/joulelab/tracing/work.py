@@ -30,10 +30,7 @@ _NORM_FLOP = 8  # per element: mean 1, variance 3, normalise 2, scale and shift 
 
 
 def flop(call: Call, shape: MatrixShape | None) -> float:
-    """Return the operations that ``call``, matrix work of ``shape`` or other, executes.
-
-    Raises ConfigError if it is a matrix product, convolution or attention without a formula.
-    """
+    """Return the operations that ``call`` executes; ConfigError if matrix work has no formula."""
     if call.kind in MATRIX_KINDS:
         return float(_matrix_flop(call, shape))
     written = call.written if call.name.startswith(_LISTS) else call.written[:1]

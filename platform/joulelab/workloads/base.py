@@ -63,11 +63,7 @@ class Workload(ABC, Generic[Settings]):
 
     @classmethod
     def from_knobs(cls, knobs: Mapping[str, KnobValue]) -> "Workload[Settings]":
-        """Make the workload from knob names and values; those left out take their default.
-
-        Raises:
-            ConfigError: If a knob is unknown (names the closest) or its value is not allowed.
-        """
+        """Make it from knobs by name, others at their default; ConfigError if one is wrong."""
         return cls(made_with(cls.settings_type, knobs, cls.__name__.lower()))
 
     @property
@@ -86,10 +82,7 @@ class Workload(ABC, Generic[Settings]):
 
     @property
     def licence(self) -> str | None:
-        """Licence of what it runs that is neither joulelab's nor a permissive one, and of what.
-
-        Every result that it makes is tagged with it.
-        """
+        """Licence of what it runs that is not permissive, and of what; tags its results."""
         return None
 
     def take_over(self, other: "Workload[Any]") -> None:
@@ -107,9 +100,7 @@ class Workload(ABC, Generic[Settings]):
     def prepare(self) -> None:
         """Allocate, load and compile; nothing here is measured.
 
-        Raises:
-            ConfigError: If the device lacks the precision; says which it has.
-            DeviceError: If the device has too little memory or is not there.
+        Raises ConfigError if the device lacks the precision, DeviceError if it lacks memory.
         """
 
     @abstractmethod
@@ -130,11 +121,9 @@ class Workload(ABC, Generic[Settings]):
         return ()
 
     def figures(self, windows: Sequence[EnergyWindow]) -> Mapping[str, float]:
-        """Return what else the work in some windows came to, by name with its unit as a suffix.
+        """Return what else the work in ``windows`` came to, by name with its unit as a suffix.
 
-        Args:
-            windows: Those of a phase; their instants are of the machine's monotonic clock, and hold
-                whole calls of :meth:`run`.
+        They are of a phase, on the machine's monotonic clock, and hold whole calls of :meth:`run`.
         """
         return {}
 
@@ -150,22 +139,15 @@ class Workload(ABC, Generic[Settings]):
     def cost(self) -> WorkloadCost:
         """Count what the program asks of a device, from a trace of it; needs no device.
 
-        Only devices that exist in arithmetic alone and the estimator ask for it: a workload for
-        real GPUs can do without.
-
-        Raises:
-            ConfigError: If the workload does not define it.
+        Only simulated GPUs and the estimator ask for it. Raises ConfigError if it is not defined.
         """
         raise no_cost(type(self).__name__)
 
     def quality(self) -> Sequence[float] | float:
         """Score the outputs: a number for each example, always the same ones, or one for all.
 
-        A search over quality asks for it before anything is measured, of a workload that is not
-        prepared, and closes it then. A workload whose outputs nobody scores can do without.
-
-        Raises:
-            ConfigError: If the workload does not define it.
+        It is asked of a workload that is not prepared, and closed then. Raises ConfigError if it is
+        not defined.
         """
         raise no_quality(type(self).__name__)
 
@@ -212,11 +194,7 @@ def check_knobs(
 
 
 def made_with(kind: type[Made], knobs: Mapping[str, KnobValue], owner: str) -> Made:
-    """Make ``kind`` of knob names and values; those left out take their default.
-
-    Raises ConfigError if ``owner`` has no such knob (names the closest), or its value is not
-    allowed.
-    """
+    """Make ``kind`` of knobs, others at their default; ConfigError if one is unknown or wrong."""
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
     for name in knobs:
         if name not in known:
@@ -250,10 +228,7 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Refuse ``value`` for the knob ``name`` unless it is one of ``choices``.
-
-    Raises UnknownNameError if it is not; names the closest choices.
-    """
+    """Refuse ``value`` unless it is one of ``choices``, by an UnknownNameError with the closest."""
     if value not in choices:
         raise unknown_name(name, str(value), choices)
 

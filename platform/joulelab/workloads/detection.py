@@ -78,10 +78,9 @@ DETECTORS: Mapping[str, Mapping[str, Any]] = {
 }
 """Configurations of transformers by name; tiny is for tests."""
 
-STRIDES: Mapping[str, int] = {"rt_detr": 32, "yolos": 16}
+STRIDES: Mapping[str, int] = {"rt_detr": 32, "yolos": 16, "ultralytics": 32}
 """What the sides of an image must be a multiple of: the coarsest grid, the patch."""
 
-_ULTRALYTICS_STRIDE = 32
 _RT_DETR_STRIDES = (8, 16, 32)
 _RT_DETR_QUERIES = 300  # transformers' default
 _ULTRALYTICS_LICENCE = "AGPL-3.0 (ultralytics)"
@@ -110,32 +109,24 @@ class DetectionSettings(NetworkSettings):
 
     def __post_init__(self) -> None:
         check_knobs(self, but=("confidence",))
-        require_multiple("image_size", self.image_size, self._stride)
+        kind = DETECTORS.get(self.model, {}).get("model_type", "ultralytics")
+        require_multiple("image_size", self.image_size, STRIDES[kind])
         require_fraction("confidence", self.confidence)
-        self._require_places()
+        if kind == "rt_detr":
+            self._require_places(DETECTORS[self.model].get("num_queries", _RT_DETR_QUERIES))
 
     @property
     def runs_by_ultralytics(self) -> bool:
         """Whether the network is one of ultralytics, licensed under the AGPL-3.0."""
         return self.model not in DETECTORS
 
-    def _require_places(self) -> None:
+    def _require_places(self, wanted: int) -> None:
         """RT-DETR starts from the best of the places on its three grids."""
-        geometry = DETECTORS.get(self.model, {})
-        if geometry.get("model_type") != "rt_detr":
-            return
-        wanted = geometry.get("num_queries", _RT_DETR_QUERIES)
         if sum((self.image_size // stride) ** 2 for stride in _RT_DETR_STRIDES) < wanted:
             raise ConfigError(
                 f"image_size must give {self.model} at least {wanted} places to look at, "
                 f"got {self.image_size}."
             )
-
-    @property
-    def _stride(self) -> int:
-        if self.runs_by_ultralytics:
-            return _ULTRALYTICS_STRIDE
-        return STRIDES[DETECTORS[self.model]["model_type"]]
 
 
 class Detection(NetworkWorkload[DetectionSettings]):

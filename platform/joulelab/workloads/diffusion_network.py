@@ -22,11 +22,7 @@ _WORDS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a step of denoising knows of the prompts; with guidance, first of none, then of them.
-
-    ``text`` embeds each token, shape (samples, 77, width); ``added`` are further conditions of an
-    XL network.
-    """
+    """What a step knows of no prompts, if guided, then of the prompts, (samples, 77, width)."""
 
     text: torch.Tensor
     added: Mapping[str, torch.Tensor] | None = None
@@ -102,10 +98,7 @@ class TextToImage:
 
 
 class LatentDenoising(Denoising):
-    """The steps from noise to latents.
-
-    Generators and seed are those of :class:`TextToImage`.
-    """
+    """The steps from noise to latents; generators and seed as of :class:`TextToImage`."""
 
     def __init__(
         self,
@@ -170,10 +163,7 @@ class LatentDenoising(Denoising):
 def images_of(
     parts: Parts, settings: DiffusionSettings, texts: Sequence[str], device: torch.device
 ) -> torch.Tensor:
-    """Return an image of each text, on the host, shape (texts, 3, side, side), from 0 to 1.
-
-    Image ``i`` starts from the noise of ``settings.seed + i``, drawn on the host.
-    """
+    """Return images of ``texts`` on the host, (texts, 3, side, side), 0 to 1, seeds counting up."""
     starts = range(0, len(texts), settings.batch)
     batches = [(start, texts[start : start + settings.batch]) for start in starts]
     made = [_batch_of(parts, settings, batch, start, device) for start, batch in batches]

@@ -51,10 +51,7 @@ _TOKENIZERS = ("tokenizer", "tokenizer_2")
 
 
 class Parts(torch.nn.ModuleDict):
-    """The networks of a pipeline as one, in inference mode, and what else it has.
-
-    ``schedule`` is the configuration of its scheduler. Random weights have no tokenizers.
-    """
+    """The networks of a pipeline, its scheduler's configuration and, unless random, tokenizers."""
 
     unet: Any
     vae: Any
@@ -74,10 +71,7 @@ class Parts(torch.nn.ModuleDict):
         self.eval()
 
     def tokens(self, texts: Sequence[str]) -> tuple[torch.Tensor, ...]:
-        """Return the tokens of ``texts`` for each text encoder, shape (texts, PROMPT_TOKENS).
-
-        Random networks have no vocabulary: to them every byte of a text is a token.
-        """
+        """Return tokens for each text encoder, (texts, PROMPT_TOKENS); bytes if random."""
         if self.tokenizers:
             return tuple(_tokenized(tokenizer, texts) for tokenizer in self.tokenizers)
         return tuple(_bytes_as_tokens(encoder.config, texts) for encoder in self.text_encoders)
@@ -96,10 +90,7 @@ def parts_of(pipeline: Pipeline, settings: NetworkSettings, device: torch.device
 
 
 def decoder_dtype(pipeline: Pipeline, dtype: torch.dtype) -> torch.dtype:
-    """Return the format of the decoder of a pipeline whose other networks are in ``dtype``.
-
-    In half precision that of an XL pipeline overflows, so diffusers decodes in single precision.
-    """
+    """Return the decoder's format: that of an XL pipeline overflows in half precision."""
     return torch.float32 if pipeline.pooled_width and dtype == torch.float16 else dtype
 
 
@@ -174,21 +165,13 @@ _KINDS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
 
 
 class Denoising(Loop):
-    """The steps from noise to what it hides; a subclass draws the noise and predicts it.
-
-    ``options`` are what a step of the scheduler, one of diffusers, is given besides.
-    """
+    """The steps from noise to what it hides; ``options`` are given to the scheduler's steps."""
 
     def __init__(self, scheduler: Any, num_steps: int, **options: Any) -> None:
-        self._scheduler, self._num_steps, self._options = scheduler, num_steps, options
+        self._scheduler, self.num_steps, self._options = scheduler, num_steps, options
         self._times = torch.empty(0)
         self.latents = torch.empty(0)
         """What is left after the last step that was taken."""
-
-    @property
-    @override
-    def num_steps(self) -> int:
-        return self._num_steps
 
     @abstractmethod
     def noise(self) -> torch.Tensor:
@@ -198,7 +181,7 @@ class Denoising(Loop):
     def start(self) -> None:
         scheduler = self._scheduler
         with _quiet_numpy(), host_scalars():
-            scheduler.set_timesteps(self._num_steps)
+            scheduler.set_timesteps(self.num_steps)
             if hasattr(scheduler, "set_begin_index"):  # else it looks for it in the first step
                 scheduler.set_begin_index(0)
             noise = self.noise()
@@ -232,11 +215,7 @@ class Denoising(Loop):
 
 
 def scheduler_of(name: str, schedule: Mapping[str, Any]) -> Any:
-    """Make the scheduler of this short name.
-
-    ``schedule`` holds noise levels, as in the ``scheduler_config.json`` of a pipeline; what another
-    scheduler than its own does not know is left out.
-    """
+    """Make the scheduler of a short name from what it knows of a ``scheduler_config.json``."""
     kind, options = _KINDS[name]
     known = kind._get_init_keys(kind)  # noqa: SLF001
     taken = {key: value for key, value in schedule.items() if key in known}

@@ -3,17 +3,22 @@
 A change of anything that went into the digest makes a new entry; old ones are never read again.
 Costs are kept so that a process that only wants one need not import torch: theirs is a digest of
 the workload and its knobs, the source of everything that builds and traces networks, and the
-versions of the libraries that hold them.
+versions of the libraries that hold them. Where a machine has many simulated GPUs, costs are traced
+in a process of their own: one that has traced keeps PyTorch, 200 MB of memory, while it lives.
 """
 
 import fcntl
 import inspect
 import logging
 import os
+import pickle
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from json import dumps, loads
@@ -61,10 +66,7 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form(Generic[T]):
-    """How values of a kind are kept; ``what`` is one for the log: ``"a cost"``.
-
-    ``decode`` raises ValueError, TypeError, KeyError or AttributeError of bytes that hold none.
-    """
+    """How values are kept, called ``what`` in the log; ``decode`` raises ValueError or its like."""
 
     what: str
     encode: Callable[[T], bytes]
@@ -94,11 +96,7 @@ def write_entry(path: Path, value: T, form: Form[T]) -> None:
 
 
 def made_once(path: Path, make: Callable[[], T], form: Form[T]) -> T:
-    """Return the entry at ``path``; if none can be read, ``make`` it and keep it.
-
-    Of several processes that ask at once, one makes it and the others wait. A folder that cannot
-    be written costs only time.
-    """
+    """Return the entry at ``path``, else ``make`` and keep it, while other processes wait."""
     value = read_entry(path, form)
     if value is not None:
         return value
@@ -140,9 +138,8 @@ def cached_cost(
 ) -> WorkloadCost:
     """Return ``workload.cost()``, from disk if it was counted before; it need not be prepared.
 
-    Entries are in the user's cache folder (``$XDG_CACHE_HOME/joulelab/costs``,
-    ``~/.cache/joulelab/costs`` if that is unset) unless ``folder`` is given. A workload that its
-    settings do not describe is counted anew. ``count`` counts one in the place of ``cost``.
+    Entries are in ``folder``, by default the user's cache folder. ``count`` counts in its place;
+    what its settings do not describe is counted anew.
     """
     if not workload.is_defined_by_settings:
         return workload.cost()
@@ -181,3 +178,66 @@ def cost_from_json(text: bytes) -> WorkloadCost:
 
 
 _COST = Form(what="a cost", encode=cost_to_json, decode=cost_from_json)
+
+
+MOST_TRACERS = 2
+"""Processes of a user on a machine that may keep PyTorch for costs alone."""
+
+_TRACE = """
+import json, pickle, sys
+sys.path[:] = json.loads(sys.argv[1])
+kind, settings = pickle.load(sys.stdin.buffer)
+from joulelab.workloads.disk_cache import cost_to_json
+sys.stdout.buffer.write(b"\\n" + cost_to_json(kind(settings).cost()))
+"""
+
+
+def lean_cost(workload: Workload[Any]) -> WorkloadCost:
+    """Return :func:`cached_cost`, traced by a process that ends then where enough keep PyTorch."""
+    return cached_cost(workload, count=lambda: _count(workload))
+
+
+def _count(workload: Workload[Any]) -> WorkloadCost:
+    folder = user_folder("costs")
+    if "torch" in sys.modules or _has_place(folder):
+        return workload.cost()
+    with locked(folder / "tracer"):
+        found = _traced_apart(workload)
+    return workload.cost() if found is None else found
+
+
+@cache
+def _has_place(folder: Path) -> bool:
+    """Whether this process is one of those that may keep PyTorch; it is for as long as it lives."""
+    for number in range(MOST_TRACERS):
+        try:
+            file = os.open(folder / f"tracer-{number}.lock", os.O_WRONLY | os.O_CREAT)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+        except OSError:  # no file, or no lock, can be made there
+            return True
+        else:
+            return True
+    return False
+
+
+def _traced_apart(workload: Workload[Any]) -> WorkloadCost | None:
+    """Return the cost as another process finds it; ``None`` if it cannot say."""
+    command = [sys.executable, "-c", _TRACE, dumps(sys.path)]
+    try:
+        asked = pickle.dumps((type(workload), workload.settings))
+        done = subprocess.run(command, input=asked, capture_output=True, check=True)
+        return cost_from_json(done.stdout.rpartition(b"\n")[2])
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        pickle.PicklingError,
+    ) as error:
+        _logger.info("Tracing a %s here: %r", type(workload).__name__, error)
+    except subprocess.CalledProcessError as error:
+        _logger.info("Tracing a %s here: %s", type(workload).__name__, error.stderr.decode()[-500:])
+    return None

@@ -20,10 +20,7 @@ _MULTIPLES: Mapping[str, tuple[int, int]] = {"int8": (8, 8), "int4": (16, 32), "
 
 
 def storage_dtype(precision: str) -> torch.dtype:
-    """Return the format in which a network is built that will compute in ``precision``.
-
-    Raises UnknownNameError if there is no such precision.
-    """
+    """Return the format of a network that computes in ``precision``; UnknownNameError if none."""
     dtype: torch.dtype = getattr(torch, number_format(precision).built)
     return dtype
 
@@ -85,10 +82,7 @@ def require_file(weights: str) -> Path:
 
 
 def load_state(network: torch.nn.Module, weights: str) -> None:
-    """Read the state of ``network`` from a file; on tensors without memory nothing is read.
-
-    Raises ConfigError if the file cannot be read, or holds the state of another network.
-    """
+    """Read the state of ``network`` from a file, unless fake; ConfigError if it is another's."""
     path = require_file(weights)
     if active_fake_mode() is not None:
         return

@@ -48,7 +48,8 @@ class Generation:
         if settings.compile and active_fake_mode() is None:
             self._read = torch.compile(network, fullgraph=True, **_COMPILER)
         self._settings = settings
-        self._cache: Cache = self._new_cache(settings.cached_tokens)
+        self.cache: Cache = self._new_cache(settings.cached_tokens)
+        """Keys and values of the tokens read so far; with a context of its own, the decode's."""
         device = network.device
         self._random = torch.Generator(device).manual_seed(_SEED)
         self.prompt = torch.randint(
@@ -62,11 +63,6 @@ class Generation:
             settings.batch, 1 + settings.new_tokens, dtype=torch.long, device=device
         )
         """Generated token ids: that of the prefill, then those of the decode."""
-
-    @property
-    def cache(self) -> Cache:
-        """Keys and values of the tokens read so far; with a context of its own, the decode's."""
-        return self._cache
 
     @property
     def cached_b_per_token(self) -> int:
@@ -84,7 +80,7 @@ class Generation:
         elif self._settings.compile:  # compiled code wants its cache at one address
             cache = self._cleared()
         else:  # frees the old one first: there is room for one
-            cache = self._cache = self._new_cache(self._settings.prompt_tokens)
+            cache = self.cache = self._new_cache(self._settings.prompt_tokens)
         self._generate(self.network, self.prompt, cache, into=0)
 
     def decode(self) -> None:
@@ -95,12 +91,13 @@ class Generation:
 
     def step(self, index: int) -> None:
         """Read the generated token ``index`` and generate the next."""
-        self._generate(self._read, self.tokens[:, index : index + 1], self._cache, into=index + 1)
+        self._generate(self._read, self.tokens[:, index : index + 1], self.cache, into=index + 1)
 
     def rewind(self) -> None:
         """Make the cache what the decode starts from: cut it back, or fill it with a context."""
-        if self._settings.context_tokens is not None and not self._is_filled:
-            self._forward(self.network, self.prompt[:, :1], self._cache)  # shapes the cache
+        is_filled = any(layer.is_initialized for layer in self._layers)
+        if self._settings.context_tokens is not None and not is_filled:
+            self._forward(self.network, self.prompt[:, :1], self.cache)  # shapes the cache
             self.lengthen(self._settings.context_tokens - 1)
         self._cut(self._settings.cached_tokens)
 
@@ -116,15 +113,11 @@ class Generation:
                 )
                 for held in (layer.keys, layer.values)
             )
-            self._cache.update(keys, values, index)
+            self.cache.update(keys, values, index)
 
     @property
     def _layers(self) -> list[Any]:  # some kinds of layers hold no keys; those made here do
-        return self._cache.layers
-
-    @property
-    def _is_filled(self) -> bool:
-        return any(layer.is_initialized for layer in self._layers)
+        return self.cache.layers
 
     def _new_cache(self, first_tokens: int) -> Cache:
         config = self.network.config
@@ -135,15 +128,15 @@ class Generation:
 
     def _cleared(self) -> Cache:
         self._cut(0)
-        return self._cache
+        return self.cache
 
     def _cut(self, num_tokens: int) -> None:
         """Make the cache forget all but the first ``num_tokens`` tokens."""
         for layer in self._layers:
             if isinstance(layer, StaticLayer):
                 layer.cumulative_length.fill_(num_tokens)
-        if isinstance(self._cache, DynamicCache):
-            self._cache.crop(num_tokens - self._cache.get_seq_length())
+        if isinstance(self.cache, DynamicCache):
+            self.cache.crop(num_tokens - self.cache.get_seq_length())
 
     def _generate(self, network: Any, token_ids: torch.Tensor, cache: Cache, *, into: int) -> None:
         output = self._forward(network, token_ids, cache)
@@ -155,10 +148,7 @@ class Generation:
 
 
 def traced_cost(workload: NetworkWorkload[Any]) -> WorkloadCost:
-    """Return the costs of one prefill and of one decode, and the bytes held.
-
-    The bytes are those of the weights and of the cache at its longest; activations come on top.
-    """
+    """Return the costs of a prefill and a decode, and the bytes of weights and longest cache."""
     settings = workload.settings
     with fake_tensors():
         network = workload.network(torch.device("cpu"))

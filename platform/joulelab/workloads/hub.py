@@ -35,11 +35,9 @@ def network_of(
     shape: Iterable[str],
     **options: Any,
 ) -> PreTrainedModel:
-    """Return the network of ``config`` with the weights and in the precision of ``settings``.
+    """Return the network of ``config``, made by ``auto`` with ``options``, as ``settings`` say.
 
-    Weights must have the values of ``shape`` in their configuration like ``config``; ``auto`` is
-    given the ``options`` besides. Raises ConfigError if weights cannot be read, are not whole, or
-    are of another geometry.
+    Raises ConfigError if weights cannot be read, are not whole, or differ in ``shape``.
     """
     dtype, weights = storage_dtype(settings.precision), settings.weights
     if weights is None:
@@ -49,10 +47,7 @@ def network_of(
 
 
 def unfilled() -> AbstractContextManager[object]:
-    """Return what builds networks without initial values in a ``with`` block of fake tensors.
-
-    They have none, an initialisation may read them, and it takes as long as all other building.
-    """
+    """Return what builds networks without initial values among fake tensors, which have none."""
     return no_init_weights() if active_fake_mode() is not None else nullcontext()
 
 
@@ -96,20 +91,14 @@ def pretrained_model(
 
 
 def published_config(weights: str) -> PreTrainedConfig:
-    """Return the configuration in the folder or of the hub id ``weights``.
-
-    Raises ConfigError if it cannot be read.
-    """
+    """Return the configuration in a folder or of a hub id; ConfigError if it cannot be read."""
     with reading(weights):
         config: PreTrainedConfig = AutoConfig.from_pretrained(weights)
     return config
 
 
 def require_geometry(wanted: object, found: object, names: Iterable[str], weights: str) -> None:
-    """Refuse ``weights`` whose configuration ``found`` is another than ``wanted`` in ``names``.
-
-    Raises ConfigError if it is, naming in what.
-    """
+    """Refuse ``weights`` that differ from ``wanted`` in ``names``, by a ConfigError."""
     values = {
         name: [_plain(getattr(each, name, None)) for each in (found, wanted)] for name in names
     }

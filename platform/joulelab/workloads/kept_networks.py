@@ -35,11 +35,7 @@ class KeptNetworks:
         return network
 
     def prepare(self, key: Hashable, prepare: Callable[[], None], device: Any) -> None:
-        """Prepare the network of ``key`` beside the others where memory allows, else without them.
-
-        Raises:
-            DeviceError: If memory is too small for it alone.
-        """
+        """Prepare the network of ``key`` beside the others if it fits, else alone."""
         from joulelab.workloads import accelerator
 
         if self._kept.keys() - {key}:

@@ -73,7 +73,7 @@ class LanguageWorkload(NetworkWorkload[Settings]):
 
     @override
     def close(self) -> None:
-        if self._programs and self.settings.compile:
+        if self.prepared_programs and self.settings.compile:
             import torch
 
             torch.compiler.reset()  # frees the graphs
@@ -102,10 +102,7 @@ class BloomSettings(LanguageSettings):
 
 
 class Bloom(LanguageWorkload[BloomSettings]):
-    """Runs a BLOOM network of transformers, and counts tokens.
-
-    Its attention is the library's own for BLOOM, products and a softmax with linear biases.
-    """
+    """Runs a BLOOM network of transformers, with attention of its own, and counts tokens."""
 
     settings_type: ClassVar = BloomSettings
 

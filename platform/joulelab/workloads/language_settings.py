@@ -45,10 +45,7 @@ class LanguageSettings(NetworkSettings):
         return self.prompt_tokens if self.context_tokens is None else self.context_tokens
 
     def check_lengths(self, longest: int) -> None:
-        """Refuse sequences that are longer than the network can read.
-
-        Raises ConfigError if there are such; says by which knobs.
-        """
+        """Refuse longer sequences than the network can read, by a ConfigError that names knobs."""
         read = {"prompt_tokens": self.prompt_tokens}
         if self.context_tokens is not None:
             read["context_tokens"] = self.context_tokens

@@ -2,14 +2,15 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
 from typing_extensions import override
 
-from joulelab.core.cost import Data, PhaseCost, WorkloadCost
+from joulelab.core.cost import Data, WorkloadCost
 from joulelab.core.number_format import FORMATS
 from joulelab.errors import ConfigError
+from joulelab.tracing.program import ProgramPhase
 from joulelab.workloads.base import check_knobs
 from joulelab.workloads.network import TorchWorkload
 
@@ -67,27 +68,23 @@ class LaunchLoop(TorchWorkload[Settings]):
         accelerator.require_precision(self.settings.precision, device)
         accelerator.require_memory(self.settings.resident_b, device, self.title)
         with accelerator.memory_errors(self.title), accelerator.seeded(_SEED, device):
-            self._programs = {self.settings.phase: self.program(str(device))}
+            self.prepared_programs = {self.settings.phase: self.program(str(device))}
 
     @override
     def cost(self) -> WorkloadCost:
-        from joulelab.tracing.kernels import merged, repeated
-        from joulelab.tracing.trace import fake_tensors, trace
+        resident_b = float(self.settings.resident_b)
+        return replace(super().cost(), resident_b=resident_b, data=self.settings.data)
 
-        settings = self.settings
+    @override
+    def traced(self) -> tuple[ProgramPhase, ...]:
+        from joulelab.tracing.trace import fake_tensors, trace_program
+
+        settings, times = self.settings, self.settings.num_launches
         with fake_tensors():
-            kernels = trace(self.program("cpu"), tf32_matmul=settings.precision == "tf32")
-        phase = PhaseCost(
-            phase=settings.phase,
-            work=settings.num_launches * settings.work_per_launch,
-            kernels=merged(repeated(kernels, settings.num_launches)),
-        )
-        return WorkloadCost(
-            unit=self.unit,
-            phases=(phase,),
-            resident_b=float(settings.resident_b),
-            data=settings.data,
-        )
+            launch = self.program("cpu")
+            program = trace_program(launch, tf32_matmul=settings.precision == "tf32", strict=True)
+        work = times * settings.work_per_launch
+        return (ProgramPhase(phase=settings.phase, work=work, program=program, count=times),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

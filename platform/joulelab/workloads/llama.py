@@ -134,10 +134,7 @@ class LlamaSettings(LanguageSettings):
 
     @property
     def geometry(self) -> Mapping[str, Any]:
-        """The shape of the network.
-
-        Raises UnknownNameError if it is that of a folder or of a hub id, which tells it.
-        """
+        """The shape of the network; UnknownNameError if a folder or hub id tells it."""
         require_choice("model", self.model, tuple(GEOMETRIES))
         return GEOMETRIES[self.model]
 
@@ -195,10 +192,7 @@ class Llama(LanguageWorkload[LlamaSettings]):
         )
 
     def _config(self) -> Any:
-        """Return the configuration in transformers, published or from elsewhere.
-
-        Raises ConfigError if it cannot be read, is no Llama, or cannot read sequences so long.
-        """
+        """Return the configuration in transformers; ConfigError if it is no Llama or too short."""
         import transformers
 
         from joulelab.workloads import hub
@@ -217,13 +211,7 @@ class Llama(LanguageWorkload[LlamaSettings]):
 
 
 def _share(network: Any, num_ranks: int) -> None:
-    """Keep of a network what this process computes, one of ``num_ranks`` alike.
-
-    On tensors without memory, of which there is no group, that is the part of the first one.
-
-    Raises:
-        ConfigError: If this process is in no group of that size.
-    """
+    """Keep what this process, one of ``num_ranks``, computes; ConfigError if in no such group."""
     import torch
     from torch import distributed
     from torch._guards import active_fake_mode

@@ -57,10 +57,7 @@ class LstmSettings(NetworkSettings):
 
 
 class Lstm(NetworkWorkload[LstmSettings]):
-    """Classifies sequences and trains on them, and counts them.
-
-    Every training step goes on from the weights that the one before left.
-    """
+    """Classifies sequences and trains on them, step after step, and counts them."""
 
     settings_type: ClassVar = LstmSettings
     unit: ClassVar = "sequence"

@@ -45,10 +45,7 @@ class LstmClassifier(nn.Module):
 
 
 def programs(network: LstmClassifier, batch: int, sequence_tokens: int) -> Programs:
-    """Return inference and the forward part of training, on random tokens and classes.
-
-    Both are made on the device that PyTorch makes tensors on.
-    """
+    """Return inference and the forward part of training, on PyTorch's current device."""
     vocab_size, num_classes = network.embedding.num_embeddings, network.classes.out_features
     tokens = torch.randint(vocab_size, (batch, sequence_tokens))
     classes = torch.randint(num_classes, (batch,))

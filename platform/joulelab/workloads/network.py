@@ -63,18 +63,10 @@ class TorchWorkload(Workload[Computing]):
 
     def __init__(self, settings: Computing) -> None:
         super().__init__(settings)
-        self._network: Any = None
-        self._programs: Programs = {}
-
-    @property
-    def prepared_programs(self) -> Programs:
-        """What phases run; empty unless it is prepared."""
-        return self._programs
-
-    @property
-    def prepared_network(self) -> Any:
+        self.prepared_network: Any = None
         """The network that is run, a ``torch.nn.Module``; ``None`` without one."""
-        return self._network
+        self.prepared_programs: Programs = {}
+        """What phases run; empty unless it is prepared."""
 
     @abstractmethod
     def work(self, phase: str) -> float:
@@ -101,7 +93,7 @@ class TorchWorkload(Workload[Computing]):
         from joulelab.workloads import accelerator
 
         require_choice("phase", phase, self.phases)
-        if not self._programs:
+        if not self.prepared_programs:
             raise ConfigError(f"{type(self).__name__.lower()} must be prepared before it is run.")
         times, precision = self.executions(phase), self.settings.precision
         gradients = phase in self.training_phases
@@ -110,16 +102,26 @@ class TorchWorkload(Workload[Computing]):
             accelerator.computing(precision, gradients=gradients),
         ):
             for _ in range(times):
-                self._programs[phase]()
+                self.prepared_programs[phase]()
             synchronise()
         return times * self.work(phase)
 
     @override
+    def cost(self) -> WorkloadCost:
+        from joulelab.tracing.kernels import cost_of
+
+        return cost_of(self.unit, self.traced())
+
+    @abstractmethod
+    def traced(self) -> tuple[ProgramPhase, ...]:
+        """Trace what a run executes of every phase, without memory; ConfigError if that fails."""
+
+    @override
     def close(self) -> None:
-        if self._programs or self._network is not None:
+        if self.prepared_programs or self.prepared_network is not None:
             from joulelab.workloads import accelerator
 
-            self._network, self._programs = None, {}
+            self.prepared_network, self.prepared_programs = None, {}
             accelerator.release_memory()
 
 
@@ -147,21 +149,11 @@ class NetworkWorkload(TorchWorkload[Settings]):
 
     @abstractmethod
     def network(self, device: Any) -> Any:
-        """Build the network on ``device``, a ``torch.device``.
-
-        Returns:
-            A ``torch.nn.Module`` (a ``ModuleDict`` of several) in the precision of
-            :func:`joulelab.workloads.formats.storage_dtype`.
-        """
+        """Build the network, a ``torch.nn.Module``, on ``device`` in its storage format."""
 
     @abstractmethod
     def programs(self, network: Any, device: Any) -> Programs:
-        """Make inputs on ``device``, and return what the phases run on ``network``.
-
-        Args:
-            network: A network that :meth:`network` built, its layers perhaps quantised since.
-            device: Where it is, a ``torch.device``.
-        """
+        """Return what the phases run on ``network``, maybe quantised, with inputs beside it."""
 
     def load(self, device: Any) -> tuple[Any, Programs]:
         """Build the network and its inputs on ``device``; return it, and what its phases run."""
@@ -178,10 +170,6 @@ class NetworkWorkload(TorchWorkload[Settings]):
     def is_network_kept(self) -> bool:
         """Whether the network is the same after runs as before, and so may be run again."""
         return not self.training_phases
-
-    def kept_network(self, key: tuple[object, ...]) -> Any:
-        """Return the network of ``key`` that stays for other settings; ``None`` if none does."""
-        return self.kept.of(key)
 
     @property
     @override
@@ -211,7 +199,7 @@ class NetworkWorkload(TorchWorkload[Settings]):
     def take_over(self, other: Workload[Any]) -> None:
         if isinstance(other, type(self)) and self.is_network_kept:
             self.kept = other.kept.copy()
-            self._network = self.kept_network(self.network_key)
+            self.prepared_network = self.kept.of(self.network_key)
 
     @override
     def close(self) -> None:
@@ -231,27 +219,17 @@ class NetworkWorkload(TorchWorkload[Settings]):
         from joulelab.workloads.disk_cache import cached_cost
 
         with accelerator.memory_errors(self.title, lambda: cached_cost(self).resident_b):
-            if self._network is None:
+            if self.prepared_network is None:
                 key = self.network_key if self.is_network_kept else None
-                self._network = self.kept.build(key, lambda: self._stored(device), device)
+                self.prepared_network = self.kept.build(key, lambda: self._stored(device), device)
             with accelerator.seeded(_SEED, device):
-                programs = self.programs(self._network, device)
-            self._programs = self._training_where_due(self._network, programs)
+                programs = self.programs(self.prepared_network, device)
+            self.prepared_programs = self._training_where_due(self.prepared_network, programs)
         for phase in self.phases:  # loads the kernels
             self.run(phase)
 
     @override
-    def cost(self) -> WorkloadCost:
-        from joulelab.tracing.kernels import cost_of
-
-        return cost_of(self.unit, self.traced())
-
     def traced(self) -> tuple[ProgramPhase, ...]:
-        """Trace what a run executes of every phase, on tensors without memory.
-
-        Raises ConfigError if an operator of matrix kind has no formula, or a shape depends on
-        values.
-        """
         import torch
 
         from joulelab.tracing.trace import fake_tensors

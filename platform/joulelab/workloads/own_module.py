@@ -58,10 +58,7 @@ class OwnModule(NetworkWorkload[NetworkSettings]):
 def module_workload(
     module: object, inputs: Sequence[Any] | Mapping[str, Any]
 ) -> NetworkWorkload[NetworkSettings]:
-    """Return a workload that calls ``module`` with ``inputs``.
-
-    Raises ConfigError if it is no module, or of a number format that is not known.
-    """
+    """Return a workload that calls ``module``; ConfigError if it is none, or of an odd format."""
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
             f"inputs are for a torch.nn.Module, got a {type(module).__name__}; leave them out."

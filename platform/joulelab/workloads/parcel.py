@@ -31,10 +31,7 @@ class Parcel:
 
 
 def pack(programs: Programs, names: Iterable[str]) -> tuple[Parcel, ...]:
-    """Return what other processes need to run those of ``names`` that are programs.
-
-    Raises ConfigError if one was given as an object, which stays in its process, or is too large.
-    """
+    """Return what other processes need to run programs; ConfigError if one cannot travel."""
     wanted = sorted(name for name in set(names) if name in programs)
     for name in wanted:
         if name not in programs.origins:
@@ -46,10 +43,7 @@ def pack(programs: Programs, names: Iterable[str]) -> tuple[Parcel, ...]:
 
 
 def unpack(programs: Programs, parcels: Iterable[Parcel]) -> None:
-    """Know the programs of ``parcels`` by their names, from the source that travelled with them.
-
-    Raises ConfigError if one fails to load, or is an installed module that differs here.
-    """
+    """Know the programs of ``parcels`` by name; ConfigError if one fails or differs here."""
     for parcel in parcels:
         if parcel.name not in programs:
             module = _installed(parcel) if not parcel.files else _written(programs, parcel)

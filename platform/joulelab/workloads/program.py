@@ -46,7 +46,8 @@ class Program(Workload[Any]):
 
     def __init__(self, settings: object) -> None:
         super().__init__(settings)
-        self._call: Callable[[], object] | None = None
+        self.call: Callable[[], object] | None = None
+        """What is called; ``None`` unless it is prepared."""
         self._num_calls = 1
         self._calls_work = self._work()
 
@@ -61,26 +62,21 @@ class Program(Workload[Any]):
         """One call."""
         return Request(units={PHASE: self._calls_work}, size=self._calls_work)
 
-    @property
-    def call(self) -> Callable[[], object] | None:
-        """What is called; ``None`` unless it is prepared."""
-        return self._call
-
     @override
     def prepare(self) -> None:
         """Make what is called, and call it once: compilation and first allocations come then."""
         made = partial(self.target[0], **self._knobs())
-        self._call = made() if isinstance(self.target[0], type) else made  # type: ignore[assignment]
+        self.call = made() if isinstance(self.target[0], type) else made  # type: ignore[assignment]
         self._num_calls = 1
         self.run(PHASE)
 
     @override
     def run(self, phase: str) -> float:
-        if self._call is None:
+        if self.call is None:
             raise ConfigError(f"{type(self).__name__} must be prepared before it runs.")
         num_calls, start_s = self._num_calls, time.perf_counter()
         for _ in range(num_calls):
-            self._call()
+            self.call()
         synchronise()
         if time.perf_counter() - start_s < _RUN_S / 2:
             self._num_calls *= 2
@@ -88,7 +84,7 @@ class Program(Workload[Any]):
 
     @override
     def close(self) -> None:
-        call, self._call = self._call, None
+        call, self.call = self.call, None
         if call is None:
             return
         if isinstance(self.target[0], type) and callable(close := getattr(call, "close", None)):
@@ -133,7 +129,7 @@ class ScoredProgram(Program):
         if self.given_quality is not None:
             return self.given_quality(**self._knobs())
         made: Any = self.target[0](**self._knobs())
-        self._call = made  # to be closed
+        self.call = made  # to be closed
         return made.quality()
 
 

@@ -46,10 +46,7 @@ def executed(path: Path) -> ModuleType:
 
 
 def guarded(path: Path, run: Callable[[], Any]) -> Any:
-    """Return what ``run`` returns; an error of the user's code is shown with its own frames.
-
-    Raises UserCodeError if the user's code fails.
-    """
+    """Return what ``run`` returns; UserCodeError, with its own frames, if the user's code fails."""
     try:
         return run()
     except Exception as error:  # code of the user's may raise anything
@@ -133,16 +130,12 @@ class Programs:
     def __init__(self) -> None:
         self._kinds: dict[str, type[Workload[Any]]] = {}
         self._modules: dict[Path, ModuleType] = {}
-        self._origins: dict[str, ModuleType] = {}
+        self.origins: dict[str, ModuleType] = {}
+        """The module of each program that was found by its name."""
         self._paths: dict[str, Path] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self._kinds
-
-    @property
-    def origins(self) -> dict[str, ModuleType]:
-        """The module of each program that was found by its name."""
-        return dict(self._origins)
 
     def hold(self, name: str, kind: type[Workload[Any]]) -> None:
         """Know ``kind`` by ``name`` from now on, in this process alone."""
@@ -176,10 +169,9 @@ class Programs:
         return known
 
     def find(self, text: str) -> type[Workload[Any]]:
-        """Return the program called ``text``; finding one for the first time executes its file.
+        """Return the program called ``text``; its file is executed the first time.
 
-        Raises ConfigError if there is no such file or module, it fails, or it holds no
-        program, UnknownNameError if it has no such attribute; names the closest.
+        Raises ConfigError if there is none or it fails, UnknownNameError without such an attribute.
         """
         if text in self._kinds:
             return self._kinds[text]
@@ -203,7 +195,7 @@ class Programs:
                 raise unknown_name(f"program of {name.rpartition(':')[0]}", attribute, known)
             target = getattr(target, part)
         kind = workload_type(target)
-        self._kinds[name], self._origins[name] = kind, module
+        self._kinds[name], self.origins[name] = kind, module
         return kind
 
     def execute(self, path: Path) -> ModuleType:
@@ -237,10 +229,7 @@ class Programs:
 
 
 class WorkloadRegistry(Registry[WorkloadType]):
-    """Workloads by their names; also programs, which are no entries: nobody can list them.
-
-    ``programs`` are those that were found by now.
-    """
+    """Workloads by their names, and the programs found so far, which are no entries."""
 
     def __init__(self, targets: Mapping[str, str]) -> None:
         super().__init__("workload", targets, group="joulelab.workloads")
@@ -248,21 +237,16 @@ class WorkloadRegistry(Registry[WorkloadType]):
 
     @override
     def __getitem__(self, name: str) -> WorkloadType:
-        """Import and return the workload called ``name``; the file of a program is executed.
+        """Return the workload, or the program of a file that is executed, called ``name``.
 
-        Raises UnknownNameError if there is none; names the closest ones, ConfigError if a
-        program, or a workload of another package, cannot be had.
+        Raises UnknownNameError if there is none; names the closest, ConfigError if it fails.
         """
         if name in self.programs or program_name(name) is not None:
             return self.programs.find(name)
         return super().__getitem__(name)
 
     def of(self, configuration: Configuration) -> Workload[Any]:
-        """Make the workload of ``configuration``; it costs nothing until it is prepared.
-
-        Raises:
-            ConfigError: If there is no such workload, or it cannot take the knobs.
-        """
+        """Make the workload of ``configuration``, not prepared; ConfigError if there is none."""
         return self[configuration.workload].from_knobs(dict(configuration.knobs))
 
     def known_as(self, name: str) -> str:
@@ -278,11 +262,7 @@ class WorkloadRegistry(Registry[WorkloadType]):
         return workload_type(made)
 
     def name_of(self, settings: object) -> str:
-        """Return the name of the workload that ``settings`` belong to.
-
-        A program may take the settings of a workload: alone, they are that workload's. Raises
-        ConfigError if they are no workload's.
-        """
+        """Return whose ``settings`` these are: a workload's, else a program's, else ConfigError."""
         kind = type(settings)
         for name, each in self.loadable().items():
             if each.settings_type is kind:

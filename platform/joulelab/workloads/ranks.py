@@ -52,11 +52,7 @@ def num_sharing(workload: Workload[Any]) -> int:
 
 
 def shares_layers(workload: Workload[Any], num_gpus: int) -> bool:
-    """Whether the GPUs compute one program together, and not a copy of it each.
-
-    Raises:
-        ConfigError: If it is to be shared by another number of GPUs.
-    """
+    """Whether GPUs compute one program together, or a copy each; ConfigError if so many cannot."""
     degree = num_sharing(workload)
     if degree not in (1, num_gpus):
         raise ConfigError(
@@ -70,11 +66,7 @@ class Ranks(StandIn):
     """Runs a workload on each of some GPUs, and counts the work of all.
 
     They run as tensor parallel where the setting of that name says so, and otherwise each a copy
-    (data parallel). A run ends when the last has ended.
-
-    Args:
-        workload: What to run, of a class that other processes can import.
-        uuids: The GPUs, in the order of ranks.
+    (data parallel). ``uuids`` are in the order of ranks; other processes must import the class.
     """
 
     def __init__(self, workload: Workload[Any], uuids: Sequence[str]) -> None:
@@ -86,7 +78,7 @@ class Ranks(StandIn):
         self._folder: TemporaryDirectory[str] | None = None
         self._times: dict[str, int] = {}
         self._phases: tuple[str, ...] = ()
-        self._waits = WaitLog(time.monotonic)
+        self._waits = WaitLog()
 
     @property
     @override
@@ -113,11 +105,10 @@ class Ranks(StandIn):
     @override
     def run(self, phase: str) -> float:
         times, start_s = self._times.get(phase, 1), time.monotonic()
-        with self._waits.run() as tell:
-            works, sums_s = zip(*self.on_each(partial(_run, phase=phase, times=times)), strict=True)
-            work = float(works[0] if self._is_shared else sum(works))
-            if self._is_shared:
-                tell(work, waited_s(sums_s))
+        works, sums_s = zip(*self.on_each(partial(_run, phase=phase, times=times)), strict=True)
+        work = float(works[0] if self._is_shared else sum(works))
+        if self._is_shared:
+            self._waits.add(start_s, time.monotonic(), work, waited_s(sums_s))
         each_s = (time.monotonic() - start_s) / times
         self._times.setdefault(phase, max(1, ceil(_RUN_S / each_s)))
         return work
@@ -163,12 +154,9 @@ class Ranks(StandIn):
             ) from error
 
     def on_each(self, asked: Callable[[Workload[Any]], Answer]) -> list[Answer]:
-        """Call a function with the workload of every rank at the same time; return all answers.
+        """Call a function, pickled, with every rank's workload at once; return all answers.
 
-        Function and answers are pickled.
-
-        Raises:
-            MeasurementError: If a rank failed; says which, and why.
+        Raises MeasurementError, which says why, if a rank failed.
         """
         for connection in self._connections:
             connection.send(asked)
@@ -185,14 +173,10 @@ class Ranks(StandIn):
         except (EOFError, ConnectionResetError):
             has_failed, answer = True, "its process has ended"
         if has_failed:
-            self._end_all()
+            for child in self._children:  # which may wait for the one that failed
+                child.kill()
             raise MeasurementError(f"Rank {rank} on {self._uuids[rank]} failed: {answer}")
         return answer
-
-    def _end_all(self) -> None:
-        """End the processes of all ranks, which may wait for one that failed."""
-        for child in self._children:
-            child.kill()
 
 
 def join(rank: int, num_ranks: int, meeting: str) -> None:

@@ -5,7 +5,7 @@ sum in some is timed, by events of the GPU that the host does not wait for.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -64,13 +64,9 @@ def _between_s(start: Any, stop: Any) -> float:
 
 
 def waited_s(ranks: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Return how long each rank waited in all sums, in seconds, from those that were timed.
+    """Return how long each rank waited, in seconds, from times of the same sums of each.
 
-    Args:
-        ranks: Of each rank the times of the same sums.
-
-    Returns:
-        Nothing where other sums were timed on one rank than on another.
+    Nothing where other sums were timed on one rank than on another.
     """
     if len(set(map(len, ranks))) != 1:
         return ()
@@ -87,24 +83,14 @@ class _Run:
 
 
 class WaitLog:
-    """What each rank waited in the latest runs.
+    """What each rank waited in the latest runs."""
 
-    Args:
-        now_s: The clock of the windows that it is asked about.
-    """
-
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        self._now_s = now_s
+    def __init__(self) -> None:
         self._runs: deque[_Run] = deque(maxlen=_KEPT_RUNS)
 
-    @contextmanager
-    def run(self) -> Generator[Callable[[float, Sequence[float]], None]]:
-        """Time a run in a ``with`` block; what it yields is told the work and the waiting."""
-        start_s = self._now_s()
-        ended: list[tuple[float, Sequence[float]]] = []
-        yield lambda work, waited_s: ended.append((work, waited_s))
-        for work, ranks_s in ended:
-            self._runs.append(_Run(start_s, self._now_s(), work, tuple(ranks_s)))
+    def add(self, start_s: float, stop_s: float, work: float, waited_s: Sequence[float]) -> None:
+        """Add a run, by the clock of the windows that will be asked about."""
+        self._runs.append(_Run(start_s, stop_s, work, tuple(waited_s)))
 
     def figures(self, windows: Sequence[EnergyWindow]) -> dict[str, float]:
         """Return what each rank waited in ``windows``, per unit of work; empty if not known."""

@@ -31,16 +31,6 @@ _DETECTION: dict[str, Any] = {"rt_detr": RTDetrImageProcessor, "yolos": YolosIma
 _PUBLISHED_PX, _PUBLISHED_RESIZED_PX = 224, 232
 
 
-def classifier(
-    geometry: Mapping[str, Any], settings: NetworkSettings, device: torch.device
-) -> PreTrainedModel:
-    """Return a network that classifies images.
-
-    Raises ConfigError if its weights cannot be read, or are of another geometry.
-    """
-    return _network(AutoModelForImageClassification, geometry, settings, device)
-
-
 def residual_network(
     name: str, precision: str, layout: torch.memory_format, device: torch.device
 ) -> torch.nn.Module:
@@ -93,10 +83,13 @@ def _settle(norm: Any, inputs: tuple[torch.Tensor, ...]) -> None:
     norm.running_var.copy_(variance)
 
 
-def _network(
-    auto: Any, geometry: Mapping[str, Any], settings: NetworkSettings, device: torch.device
+def classifier(
+    geometry: Mapping[str, Any],
+    settings: NetworkSettings,
+    device: torch.device,
+    auto: Any = AutoModelForImageClassification,
 ) -> PreTrainedModel:
-    """Make a network; how many classes it tells apart is for its weights to say."""
+    """Return a network of as many classes as its weights have; ConfigError if they do not fit."""
     shape = sorted({*geometry, "hidden_size", "image_size"} - {"num_labels"})
     config = AutoConfig.for_model(**geometry)
     return hub.network_of(auto, config, settings, device, shape=shape)
@@ -109,7 +102,7 @@ def detector(
     device: torch.device,
 ) -> torch.nn.Module:
     """Return a network that detects objects in ``images``; ConfigError as :func:`classifier`."""
-    network = _network(AutoModelForObjectDetection, geometry, settings, device)
+    network = classifier(geometry, settings, device, AutoModelForObjectDetection)
     if settings.weights is None:
         batch = images()
         settle_norms(network, lambda: network(pixel_values=batch))
@@ -117,10 +110,7 @@ def detector(
 
 
 def detecting(network: Any, images: torch.Tensor, confidence: float) -> Callable[[], object]:
-    """Return what detects objects in one batch of square images.
-
-    It waits for the device, as everyone's does: how many boxes are kept decides their shape.
-    """
+    """Return what detects objects in a batch; how many boxes are kept decides their shape."""
     sizes = torch.full((len(images), 2), images.shape[-1], device=images.device)
     chosen = _DETECTION[network.config.model_type]().post_process_object_detection
 
@@ -132,10 +122,7 @@ def detecting(network: Any, images: torch.Tensor, confidence: float) -> Callable
 
 
 def prepared_for_vit(weights: str | None, size_px: int) -> Prepared:
-    """Return what prepares images as the checkpoint ``weights`` says, or as ViT's own do.
-
-    Raises ConfigError if the checkpoint cannot be read.
-    """
+    """Return what prepares images as ``weights`` say, or ViT's own; ConfigError if unreadable."""
     processor = _published(weights) or ViTImageProcessor(size=_square(size_px))
     return lambda images: as_pixels(processor, images)
 
@@ -148,10 +135,7 @@ def prepared_for_resnet50(size_px: int) -> Prepared:
 
 
 def detection_processor(kind: str, weights: str | None, size_px: int) -> Any:
-    """Return the processor of detectors of ``kind``, for square images.
-
-    Raises ConfigError if that of the checkpoint ``weights`` cannot be read.
-    """
+    """Return the processor of detectors of ``kind``; ConfigError if that of ``weights`` fails."""
     processor = _published(weights) or _DETECTION[kind]()
     processor.size = _square(size_px)
     return processor

@@ -24,10 +24,7 @@ _OVERLAP = 0.7  # intersection over union above which ultralytics predicts one o
 def detector(
     model: str, settings: NetworkSettings, images: Callable[[], torch.Tensor], device: torch.device
 ) -> torch.nn.Module:
-    """Return a network that detects objects, its batch norms folded as the library does to predict.
-
-    Raises ConfigError if ultralytics is not installed, or the weights cannot be read.
-    """
+    """Return a fused detector; ConfigError if ultralytics is absent, or weights unreadable."""
     with unset_fake_temporarily():  # its constructor reads values
         network: Any = _network(model, settings, device)
     if settings.weights is None:
@@ -42,10 +39,7 @@ def detector(
 
 
 def detecting(network: Any, images: torch.Tensor, confidence: float) -> Callable[[], object]:
-    """Return what detects objects in one batch of images, as the library predicts.
-
-    Overlapping boxes are suppressed.
-    """
+    """Return what detects objects in a batch as the library predicts, overlaps suppressed."""
     suppressed = _library()[1]
 
     def detect() -> object:

@@ -32,6 +32,13 @@ def test_weights_are_quantised_from_half_precision_and_operands_with_them():
     assert {name for name, each in FORMATS.items() if not each.on_cpu} == {"tf32", "fp8"}
 
 
+def test_every_format_says_in_which_one_it_is_traced():
+    assert {name: each.traced for name, each in FORMATS.items()} == {
+        "fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16",
+        **dict.fromkeys(("fp16", "fp8", "int8", "int4"), "float16"),
+    }  # fmt: skip
+
+
 def test_a_format_that_is_none_is_refused_with_those_there_are():
     with pytest.raises(UnknownNameError, match="fp16"):
         number_format("fp17")

@@ -10,7 +10,7 @@ from joulelab.core.device import DeviceIdentity
 from joulelab.errors import ConfigError
 from joulelab.estimator.api import estimate
 from joulelab.estimator.calibration.anchors import Pricing
-from joulelab.estimator.calibration.board import board_anchors, calibrated_to
+from joulelab.estimator.calibration.fit import board_anchors, calibrated_to
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.pricing.predict import totals
 from joulelab.hardware.board_facts import BoardFacts, Fact, board_text

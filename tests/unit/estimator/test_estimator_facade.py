@@ -7,8 +7,9 @@ import pytest
 
 from joulelab import estimator
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.api import fits, with_opportunities
+from joulelab.estimator.api import fits
 from joulelab.estimator.question import Question, sweep
+from joulelab.estimator.savings import with_opportunities
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracing.precision import usual_precision
 

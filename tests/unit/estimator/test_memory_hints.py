@@ -3,9 +3,9 @@
 import pytest
 
 from joulelab.estimator.api import fits
-from joulelab.estimator.memory_hints import memory_hints
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.question import Question
+from joulelab.estimator.savings import memory_hints
 
 NETWORK = """
 import torch

@@ -9,8 +9,8 @@ from hand_made_programs import ProgramBuilder
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import EnergySplit
-from joulelab.estimator.opportunities import opportunities
 from joulelab.estimator.pricing.predict import estimate as predict
+from joulelab.estimator.savings import opportunities
 from joulelab.tracing.program import Program, ProgramPhase, TracedModel
 
 

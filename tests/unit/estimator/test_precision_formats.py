@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from programs_by_hand import model, plain_processor, pointwise, product, program
 
-from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.predict import estimate
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracing.precision import (
@@ -14,26 +14,7 @@ from joulelab.tracing.precision import (
     check_precision,
     pipe_on,
     supports,
-    traced_dtype,
 )
-
-
-def test_every_precision_says_in_which_format_it_is_traced():
-    assert {name: traced_dtype(name) for name in PRECISIONS} == {
-        "fp64": "float64",
-        "fp32": "float32",
-        "tf32": "float32",
-        "fp16": "float16",
-        "bf16": "bfloat16",
-        "fp8": "float16",
-        "int8": "float16",
-        "int4": "float16",
-    }
-
-
-def test_an_unknown_precision_is_answered_with_the_closest_ones():
-    with pytest.raises(UnknownNameError, match="Did you mean 'fp16'"):
-        traced_dtype("fp17")
 
 
 @pytest.mark.parametrize("precision", ["fp8", "int8"])

@@ -1,10 +1,10 @@
 """A few coefficients of a GPU, each times a factor."""
 
 import pytest
+from scaled_boards import COEFFICIENTS, scaled
 
 from joulelab.errors import UnknownNameError
 from joulelab.hardware import GPUS
-from joulelab.hardware.scalars import COEFFICIENTS, scaled
 
 H200 = GPUS["h200_sxm"]
 

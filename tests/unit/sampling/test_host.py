@@ -32,7 +32,7 @@ def network(host, **knobs):
     """Prepare a tiny Llama with ``knobs`` and return its network."""
     workload = host.make(Configuration.of("llama", TINY | knobs))
     host.prepare()
-    return workload.kept_network(workload.network_key)
+    return workload.kept.of(workload.network_key)
 
 
 def test_workloads_that_differ_in_inputs_run_one_network(host):

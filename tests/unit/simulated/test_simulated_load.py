@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scaled_boards import scaled
 
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.core.physics import (
@@ -19,7 +20,7 @@ from joulelab.devices.simulated.load import Load
 from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.hardware import GPUS
 from joulelab.hardware.processors import PROCESSORS, processor_of
-from joulelab.hardware.scalars import calibrated, scaled
+from joulelab.hardware.scalars import calibrated
 
 H200 = GPUS["h200_sxm"]
 SMALL = KernelCost(name="elementwise", pipe="fp32", flop=1e3, dram_b=1e4)

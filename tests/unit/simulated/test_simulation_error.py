@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scaled_boards import scaled
 
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
-from joulelab.hardware.scalars import scaled
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 H200 = GPUS["h200_sxm"]

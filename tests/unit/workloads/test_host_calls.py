@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from joulelab.tracing.trace import fake_tensors, trace_program
-from joulelab.workloads.host_calls import HostCalls
+from joulelab.workloads.network_cost import HostCalls
 
 
 def inner():

@@ -87,7 +87,7 @@ def test_training_lowers_the_loss_and_inference_leaves_the_weights_alone(precisi
     with accelerator.seeded(0, CPU):
         network, programs = subject.load(CPU)
         steps = subject._training_where_due(network, programs)
-    subject._programs = steps
+    subject.prepared_programs = steps
 
     with torch.no_grad():
         before = programs["train"]().item()

@@ -36,11 +36,10 @@ def test_one_sum_in_some_is_timed_and_read_once():
 
 
 def test_waiting_is_that_of_the_windows_per_unit_of_work():
-    instants_s = iter([0.0, 1.0, 1.0, 2.0, 2.0, 3.0])
-    log = WaitLog(lambda: next(instants_s))
-    for work, waits_s in ((1.0, (0.5, 0.0)), (4.0, (0.4, 0.0)), (4.0, (0.0, 0.8))):
-        with log.run() as tell:
-            tell(work, waits_s)
+    log = WaitLog()
+    log.add(0.0, 1.0, 1.0, (0.5, 0.0))
+    log.add(1.0, 2.0, 4.0, (0.4, 0.0))
+    log.add(2.0, 3.0, 4.0, (0.0, 0.8))
 
     figures = log.figures([window(1.0, 2.0), window(2.0, 3.0)])
 
@@ -52,10 +51,8 @@ def test_waiting_is_that_of_the_windows_per_unit_of_work():
 
 
 def test_waiting_is_not_known_where_some_runs_of_the_windows_tell_none():
-    instants_s = iter([0.0, 1.0, 1.0, 2.0])
-    log = WaitLog(lambda: next(instants_s))
-    for waits_s in ((0.5, 0.0), ()):
-        with log.run() as tell:
-            tell(1.0, waits_s)
+    log = WaitLog()
+    log.add(0.0, 1.0, 1.0, (0.5, 0.0))
+    log.add(1.0, 2.0, 1.0, ())
 
     assert log.figures([window(0.0, 2.0)]) == {}

@@ -8,15 +8,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from joulelab.workloads.disk_cache import cost_from_json, user_folder
+from joulelab.workloads.disk_cache import MOST_TRACERS, cost_from_json, user_folder
 from joulelab.workloads.launch_loop import Gemm, GemmSettings
-from joulelab.workloads.tracers import MOST_TRACERS
 
 CODE = """
 import sys
-from joulelab.workloads.disk_cache import cost_to_json
+from joulelab.workloads.disk_cache import cost_to_json, lean_cost
 from joulelab.workloads.launch_loop import Gemm, GemmSettings
-from joulelab.workloads.tracers import lean_cost
 print(cost_to_json(lean_cost(Gemm(GemmSettings(n=2048)))).decode())
 print("torch" in sys.modules)
 """

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 import torch
+from estimator_speed import documented_flop
 
 from joulelab.core.cost import PIPES
 from joulelab.errors import ConfigError
-from joulelab.estimator.models.image_sources import documented_flop
 from joulelab.tracing.program import MATRIX_KINDS
 from joulelab.tracing.trace import fake_tensors
 from joulelab.workloads import WORKLOADS, accelerator

@@ -12,10 +12,9 @@ from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import grid_table, numbers, quiet_table, words
 from joulelab.estimator.api import Fit
 from joulelab.estimator.estimate import COMPONENTS, EnergySplit, Estimate, PhaseEstimate
-from joulelab.estimator.memory_hints import MemoryHint
-from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing.memory import MemoryEstimate
-from joulelab.estimator.question import Cell
+from joulelab.estimator.question import Cell, Opportunity
+from joulelab.estimator.savings import MemoryHint
 
 
 def detail(cell: Cell) -> RenderableType:

@@ -7,9 +7,8 @@ from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.api import Fit
 from joulelab.estimator.estimate import Bound, Confidence, Estimate, PhaseEstimate, time_shares
-from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing.memory import MemoryEstimate
-from joulelab.estimator.question import Cell, Curve
+from joulelab.estimator.question import Cell, Curve, Opportunity
 
 BOUND_WORDS: Mapping[Bound, str] = {
     "compute": "operations",

@@ -20,9 +20,10 @@ from joulelab.cli import words
 from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.api import matrix, with_opportunities
+from joulelab.estimator.api import matrix
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.question import Cell, Question
+from joulelab.estimator.savings import with_opportunities
 from joulelab.hardware.power_modes import find_processor
 from joulelab.hardware.processor import Family
 

@@ -14,7 +14,7 @@ from joulelab.cli.estimator.sweep import Answering
 from joulelab.cli.terminal import progress
 from joulelab.cli.words import check_limits, over
 from joulelab.estimator.api import Fit, fits
-from joulelab.estimator.memory_hints import memory_hints
+from joulelab.estimator.savings import memory_hints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

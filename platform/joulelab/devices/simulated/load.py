@@ -149,8 +149,8 @@ class Load:
     def _sides(self, clock_mhz: float, memory_slowdown: float) -> tuple[GroupCosts, Array, Array]:
         """Return the costs of distinct kernels, and their times in the units and the memory."""
         costs = replace(self._costs, memory_s=memory_slowdown * self._costs.memory_s)
-        rows = np.arange(len(self._counts))
-        memory_s = memory_side_s(costs, self._processor, np.full(len(rows), clock_mhz), rows)
+        clocks_mhz = np.full(len(self._counts), clock_mhz)
+        memory_s = memory_side_s(costs, self._processor, clocks_mhz)
         return costs, costs.core_s_mhz / clock_mhz, memory_s
 
     def elapsed_s(self, device_s: float) -> float:

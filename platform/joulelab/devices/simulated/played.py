@@ -12,9 +12,9 @@ from joulelab.core.energy import EnergyWindow
 from joulelab.devices.simulated.machine import RUN_S, Machine
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.workloads.base import Workload
+from joulelab.workloads.disk_cache import lean_cost
 from joulelab.workloads.ranks import StandIn, shares_layers
 from joulelab.workloads.sums import WaitLog
-from joulelab.workloads.tracers import lean_cost
 
 _LEAST_WAIT = 1e-6
 """Of an execution: boards that are done so close to each other wait for nobody."""
@@ -34,7 +34,7 @@ class PlayedWorkload(StandIn):
         self._machines = machines
         self._is_shared = shares_layers(workload, len(machines))
         self._phases: dict[str, _Phase] | None = None
-        self._waits = WaitLog(machines[0].clock.now_s)
+        self._waits = WaitLog()
 
     @override
     def prepare(self) -> None:
@@ -60,10 +60,12 @@ class PlayedWorkload(StandIn):
         longest_s = max(own_s)
         executions = max(1, ceil(RUN_S / longest_s - 1e-9))
         work = executions * playing.work * copies
-        with self._waits.run() as tell:
-            playing.execute(executions, own_s, waits=self._is_shared)
-            if self._is_shared:
-                tell(work, [executions * (longest_s - each_s) for each_s in own_s])
+        clock = self._machines[0].clock
+        start_s = clock.now_s()
+        playing.execute(executions, own_s, waits=self._is_shared)
+        if self._is_shared:
+            waited_s = [executions * (longest_s - each_s) for each_s in own_s]
+            self._waits.add(start_s, clock.now_s(), work, waited_s)
         return work
 
     @override

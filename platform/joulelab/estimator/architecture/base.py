@@ -26,18 +26,13 @@ class RawEvent:
     unit_j: float  # energy of one of them from the table of unit energies, >= 0
 
     def __post_init__(self) -> None:
-        if self.component not in COMPONENTS:
+        if component_of(self) not in COMPONENTS:
             raise ConfigError(f"path must begin with one of {COMPONENTS}, got {self.path!r}.")
         if not (self.count >= 0 and self.unit_j >= 0 and isfinite(self.raw_j)):
             raise ConfigError(
                 f"count and unit_j must be finite and not negative, got {self.count} and "
                 f"{self.unit_j} for {self.path!r}."
             )
-
-    @property
-    def component(self) -> str:
-        """First part of the path."""
-        return self.path.partition("/")[0]
 
     @property
     def raw_j(self) -> float:
@@ -50,13 +45,10 @@ RawEvents = Callable[[GroupWork, Processor], Sequence[RawEvent]]
 
 
 def partitioned(raw: Iterable[RawEvent], energy: EnergySplit) -> tuple[Event, ...]:
-    """Divide ``energy`` among ``raw`` so that each component's events sum to it.
+    """Divide ``energy`` among ``raw``, by path, so that each component's events sum to it.
 
-    Raises ConfigError if a component's energy is negative or not finite.
-
-    Returns:
-        One event per path, in their order within each component; besides
-        ``"<component>/unattributed"`` where a component has energy but no raw event does.
+    An event ``"<component>/unattributed"`` has what no raw event explains. Raises ConfigError if an
+    energy is negative or not finite.
     """
     events = merged(raw)
     return tuple(
@@ -64,7 +56,7 @@ def partitioned(raw: Iterable[RawEvent], energy: EnergySplit) -> tuple[Event, ..
         for component in COMPONENTS
         for event in _shares(
             component,
-            [event for event in events if event.component == component],
+            [event for event in events if component_of(event) == component],
             energy.of(component),
         )
     )
@@ -77,10 +69,7 @@ def merged(raw: Iterable[RawEvent]) -> list[RawEvent]:
 
 
 def kappa(events: Iterable[Event]) -> dict[Component, float]:
-    """Return predicted over bottom-up energy of each component that has bottom-up energy.
-
-    Far above one it says how much goes to wires, clocks and control that no unit energy holds.
-    """
+    """Return predicted over bottom-up energy of each component that has bottom-up energy."""
     events = list(events)
     factors: dict[Component, float] = {}
     for component in COMPONENTS:
@@ -91,16 +80,13 @@ def kappa(events: Iterable[Event]) -> dict[Component, float]:
     return factors
 
 
-def component_of(event: Event) -> str:
-    """Return the component to which ``event`` belongs."""
+def component_of(event: Event | RawEvent) -> str:
+    """Return the component to which ``event`` belongs: the first part of its path."""
     return event.path.partition("/")[0]
 
 
 def summed(*groups: Iterable[Event]) -> tuple[Event, ...]:
-    """Add up events of equal path, in the order in which paths first appear.
-
-    Raises ConfigError if events of one path count different things.
-    """
+    """Add up events of equal path, in order; ConfigError if those of one count different things."""
     totals: dict[str, list[Event]] = {}
     for event in (event for group in groups for event in group):
         same = totals.setdefault(event.path, [])
@@ -148,13 +134,13 @@ def _shares(component: Component, raw: Sequence[RawEvent], energy_j: float) -> l
         shares_j = _settled([event.raw_j / total_j * energy_j for event in raw], energy_j)
     else:
         shares_j = [0.0] * len(raw)
-    events = [
-        _event(event, share_j, event.raw_j) for event, share_j in zip(raw, shares_j, strict=True)
+    pairs = list(zip(raw, shares_j, strict=True))
+    if total_j == 0 < energy_j:
+        pairs.append((RawEvent(f"{component}/unattributed", 0.0, "events", 0.0), energy_j))
+    return [
+        Event(path=one.path, count=one.count, unit=one.unit, energy_j=share_j, raw_j=one.raw_j)
+        for one, share_j in pairs
     ]
-    if total_j > 0 or energy_j == 0:
-        return events
-    rest = RawEvent(f"{component}/unattributed", 0.0, "events", 0.0)
-    return [*events, _event(rest, energy_j, 0.0)]
 
 
 def _settled(shares_j: list[float], energy_j: float) -> list[float]:
@@ -162,7 +148,3 @@ def _settled(shares_j: list[float], energy_j: float) -> list[float]:
     largest = max(range(len(shares_j)), key=shares_j.__getitem__)
     shares_j[largest] = max(0.0, shares_j[largest] + (energy_j - fsum(shares_j)))
     return shares_j
-
-
-def _event(raw: RawEvent, energy_j: float, raw_j: float) -> Event:
-    return Event(path=raw.path, count=raw.count, unit=raw.unit, energy_j=energy_j, raw_j=raw_j)

@@ -32,11 +32,7 @@ def figures() -> Mapping[str, Figure]:
 
 @cache
 def unit_j(name: str, node_nm: float) -> float:
-    """Return the energy of one event called ``name`` in a process of ``node_nm``.
-
-    A power law of the node runs through the two values of the table. Raises UnknownNameError if the
-    table has no such event.
-    """
+    """Return the energy of one event at ``node_nm``, by a power law through the table's nodes."""
     if name not in figures():
         raise unknown_name("unit energy", name, figures())
     first, last = figures()[name].value
@@ -45,11 +41,7 @@ def unit_j(name: str, node_nm: float) -> float:
 
 @cache
 def sram_byte_j(size_b: float, node_nm: float) -> float:
-    """Return the energy of moving one byte to or from a memory on the die of ``size_b``.
-
-    A power law of the size runs through the two nearest sizes of the table, beyond its ends as
-    well.
-    """
+    """Return the energy of a byte of a memory on the die, by a power law through two sizes."""
     sizes = [float(name.partition(".")[2]) for name in figures() if name.startswith("sram_word.")]
     above = next((i for i, size in enumerate(sizes) if i > 0 and size >= size_b), len(sizes) - 1)
     ends = (sizes[above - 1], sizes[above])
@@ -84,10 +76,7 @@ def level_named(processor: Processor, name: str) -> MemoryLevel | None:
 
 
 def near_byte_j(processor: Processor, name: str, size_b: float) -> float:
-    """Return the energy of a byte of a level that feeds the units: the processor's own figure.
-
-    Where it has none, that of a memory of ``size_b``, the piece that one core addresses.
-    """
+    """Return the energy of a byte near the units: the processor's own, else of such an SRAM."""
     level = level_named(processor, name)
     if level is not None and level.byte_j > 0:
         return level.byte_j
@@ -117,11 +106,7 @@ def last_cache_b(work: GroupWork, processor: Processor) -> float:
 
 
 def memory_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
-    """Yield reads and writes of the last cache and of the main memory, and bytes sent to peers.
-
-    Bytes are the predicted ones; they divide into reads and writes as the traffic across the
-    group's boundary does.
-    """
+    """Yield reads and writes of last cache and main memory, as predicted, and bytes to peers."""
     cache, memory = processor.last_cache, processor.memory
     squared_volt = processor.voltage.at(work.clock_mhz) ** 2 if cache.on_core_clock else 1.0
     cache_j = cache.byte_j or sram_byte_j(cache.size_b, processor.node_nm)
@@ -139,11 +124,7 @@ def memory_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
 
 
 def core_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
-    """Yield the cycles in which cores are busy, whatever they do: with operations, and with data.
-
-    The power of busy cores is not static: it is part of what operations and bytes were predicted
-    to take, in the proportion of the time that each needs.
-    """
+    """Yield the cycles of busy cores, in the proportion in which operations and data need time."""
     squared_volt = processor.voltage.at(work.clock_mhz) ** 2
     cycle_j = processor.power.busy_w_per_ghz * squared_volt * _J_PER_CYCLE_OF_W_PER_GHZ
     cycles = work.cycles * work.busy
@@ -152,22 +133,14 @@ def core_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
 
 
 def standby_w_of(processor: Processor) -> float:
-    """Return the constant power that goes to refresh and interface of the main memory.
-
-    The processor's own figure ``power.memory_idle_w`` where there is one; else in proportion to
-    the memory's size. At most half of the constant power.
-    """
+    """Return the constant power of the main memory: its figure, else by its size; half at most."""
     figure = processor.figures.get("power.memory_idle_w")
     standby_w = _STANDBY_W_PER_B * processor.memory.size_b if figure is None else figure.value
     return min(float(standby_w), _MAX_STANDBY_SHARE * processor.power.constant_w)
 
 
 def static_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
-    """Yield what being powered costs, while running and while waiting for the launch.
-
-    The terms are those of :class:`~joulelab.hardware.processor.ProcessorPower`: constant power,
-    in which memory standby is contained, and clocks at the present voltage.
-    """
+    """Yield what being powered costs, while running and while waiting for the launch."""
     power = processor.power
     standby_w = standby_w_of(processor)
     for state, state_s, clock_mhz in (

@@ -41,10 +41,7 @@ from joulelab.tracing.program import MATRIX_KINDS
 
 @dataclass(frozen=True, slots=True)
 class MatrixInstruction:
-    """One matrix instruction of (m, n, k), issued by ``warps`` warps together.
-
-    Its operands come from registers, or from shared memory directly.
-    """
+    """One matrix instruction of (m, n, k), issued by ``warps`` warps together."""
 
     m: int
     n: int
@@ -79,11 +76,7 @@ _SHARED_MMA = {"Hopper": (64, 256, 4), "Blackwell": (128, 256, 1)}
 
 
 def matrix_instruction(architecture: str, product: Product) -> MatrixInstruction:
-    """Return the matrix instruction that a GPU of ``architecture`` issues for ``product``.
-
-    Instructions that shared memory feeds have as many columns, in eights, as the product's
-    shorter side fills.
-    """
+    """Return the instruction for ``product``; fed by shared memory, as wide as its shorter side."""
     pipe = product.pipe
     if architecture not in _SHARED_MMA or pipe == "tensor_fp64":
         return _OLDER.get(architecture, {}).get(pipe, _WARP_MMA[pipe])
@@ -93,10 +86,7 @@ def matrix_instruction(architecture: str, product: Product) -> MatrixInstruction
 
 
 def tensor_instructions(architecture: str, product: Product) -> float:
-    """Return how many matrix instructions ``product`` takes; none on a vector pipe.
-
-    Its longer side lies along the rows: libraries compute the transposed product if need be.
-    """
+    """Return how many matrix instructions ``product`` takes upright; none on a vector pipe."""
     if not product.on_matrix_units:
         return 0.0
     mma = matrix_instruction(architecture, product)
@@ -147,9 +137,8 @@ def _units(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
 def warp_instructions(work: GroupWork, processor: Processor) -> dict[str, float]:
     """Return how many warp instructions of each class ``work`` issues.
 
-    ``"tensor"``, ``"vector"``, ``"shared"`` (operands from shared memory to registers),
-    ``"copy"`` (operands into shared memory), ``"stream"`` (loads and stores of memory) and
-    ``"integer"`` (one address or loop instruction for each of the former three).
+    ``"shared"`` brings operands to registers, ``"copy"`` into shared memory, ``"integer"`` is one
+    address or loop instruction for each of these and of ``"stream"``, loads and stores of memory.
     """
     counts = {
         "tensor": 0.0,

@@ -65,10 +65,7 @@ class Product:
         return float(shape.batch * covered) * self.repeats
 
     def fetched_elements(self, m: int, n: int) -> float:
-        """Return the operand elements read when results are made in blocks of (m, n).
-
-        The left matrix is read once per column of blocks, the right one once per row of blocks.
-        """
+        """Return the operand elements read when results are made in blocks of (m, n)."""
         shape = self.shape
         left = shape.m * shape.k * ceil(shape.n / n)
         right = shape.k * shape.n * ceil(shape.m / m)
@@ -99,10 +96,7 @@ class GroupWork:
 
     @property
     def products(self) -> tuple[Product, ...]:
-        """Its matrix products; of unknown shape, as cubes of the same number of operations.
-
-        Attention is scores (m, n, k) and then values weighted by them (m, k, n), in halves.
-        """
+        """Its matrix products, of attention two; of unknown shape, cubes of as many operations."""
         matrix = [op for op in self.operators if op.kind in MATRIX_KINDS and op.flop > 0]
         return tuple(product for op in matrix for product in _products(op, self.count))
 
@@ -122,10 +116,7 @@ class GroupWork:
 
     @property
     def stream_b(self) -> float:
-        """Bytes that enter or leave the group and belong to no matrix product.
-
-        They pass the units once, in order; a product's operands are fetched again and again.
-        """
+        """Bytes that enter or leave the group, pass the units once and belong to no product."""
         matrix_b = sum(op.moved_b for op in self.operators if op.kind in MATRIX_KINDS)
         stream_b = self.boundary_b - matrix_b * self.count
         return stream_b if stream_b > _ROUNDING * self.boundary_b else 0.0

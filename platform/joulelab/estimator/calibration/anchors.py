@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.bounds import MOST_MHZ, MOST_S, MOST_W, check_range
 from joulelab.core.cost import Pipe
@@ -15,7 +14,7 @@ from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.power import requested, settle, waiting_w
 from joulelab.estimator.pricing.roofline import group_costs
-from joulelab.estimator.pricing.table import WorkTable, tabulate
+from joulelab.estimator.pricing.table import Array, WorkTable, tabulate
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.fusion import unfused
 from joulelab.tracing.precision import element_b
@@ -98,6 +97,7 @@ class Anchor:
             shape=self.shape,
             inputs=(0,),
             outputs=(1,),
+            layout="channels_last" if self.is_channels_last else "plain",
         )
 
     def _weight_b(self, operand_b: float) -> float:
@@ -109,10 +109,7 @@ class Anchor:
 
 
 def read_anchors(path: Path) -> tuple[Anchor, ...]:
-    """Read a table that ``benchmarks/estimator_anchors.py`` wrote.
-
-    Raises ConfigError if the file cannot be read or lacks columns; names them.
-    """
+    """Read a table of ``benchmarks/estimator_anchors.py``; ConfigError if it is none, and why."""
     rows = read_csv_table(path)
     missing = [name for name in _COLUMNS if rows and name not in rows[0]]
     if missing or not rows:
@@ -195,8 +192,6 @@ def _number(row: dict[str, str], name: str) -> float | None:
     return float(row[name]) if row.get(name) else None
 
 
-Array = NDArray[np.float64]
-
 _NO_CAP_W = 1e9
 _ROTATED_B = 1e12
 """Stands for operands that rotate through more bytes than any cache holds."""
@@ -216,26 +211,18 @@ class Pricing:
 
     def __init__(self, anchors: Sequence[Anchor]) -> None:
         self._anchors = tuple(anchors)
+        self._tables: list[tuple[list[int], WorkTable]] = []
         # Whether a call finds its parameters in a cache is a matter of the whole program.
-        apart = {
-            is_cold: [
-                row
-                for row, anchor in enumerate(anchors)
-                if anchor.mode == "graph" and anchor.is_cold == is_cold
-            ]
-            for is_cold in (False, True)
-        }
-        self._tables = [
-            (rows, _table([_placed(anchors[row]) for row in rows], _ROTATED_B * is_cold))
-            for is_cold, rows in apart.items()
-            if rows
-        ]
+        for place in (("graph", False), ("graph", True)):
+            rows = [row for row, one in enumerate(anchors) if (one.mode, one.is_cold) == place]
+            if rows:
+                operators = [anchors[row].operator for row in rows]
+                self._tables.append((rows, _table(operators, _ROTATED_B * place[1])))
 
     def on(self, processor: Processor, *, at_measured_clocks: bool = False) -> Prices:
         """Return what they cost on ``processor`` at its default operating point.
 
-        Or each at the clock at which it was seen to run, where that was measured, under no cap: so
-        it does not matter by how much one held the clock down, nor that short runs may exceed it.
+        Or each at the clock at which it was seen to run, if any, under no cap.
         """
         if at_measured_clocks:
             timing = replace(processor.timing, tensor_ceiling_start=None)
@@ -271,17 +258,8 @@ def _host_s(processor: Processor, anchor: Anchor) -> float:
     return sum(processor.timing.launch_s(kind) * count for kind, count in calls.items())
 
 
-def _placed(anchor: Anchor) -> Operator:
-    """Return the operator of ``anchor`` on images in the layout in which it was measured."""
-    return replace(anchor.operator, layout="channels_last" if anchor.is_channels_last else "plain")
-
-
 def _table(operators: Sequence[Operator], parameter_b: float) -> WorkTable:
-    """Every operator as a kernel of its own, none of which knows of another's data.
-
-    They run in loops, not within networks, so that they are priced by their kinds alone; what they
-    read they have just read, so that nothing is passed in.
-    """
+    """Every operator as a kernel of its own, priced by its kind, as it runs in a loop."""
     apart = [replace(operator, inputs=(), outputs=(row,)) for row, operator in enumerate(operators)]
     program = Program(operators=tuple(apart), parameter_b=parameter_b)
     table = tabulate(program, unfused(program))

@@ -2,22 +2,27 @@
 
 Points that break physics are refused first, each with its reason. Each scalar is fitted to the
 points that identify it (:mod:`joulelab.estimator.calibration.stages`); whatever no point
-identifies keeps its value. The errors of all points are returned, fitted to or not.
+identifies keeps its value. The errors of all points are returned, fitted to or not. What
+``joulelab calibrate --board`` found of one board stands for micro-benchmarks as well.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
 from statistics import fmean
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.calibration.anchors import Anchor, Pricing, rejections
 from joulelab.estimator.calibration.stages import Stage, stages
+from joulelab.estimator.pricing.table import Array
+from joulelab.hardware.board_facts import BoardFacts
+from joulelab.hardware.catalogue import spec_for
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.scalars import bounds_of, value_of, with_values
+from joulelab.tracing.precision import element_b
+from joulelab.tracing.program import MatrixShape
 
 _MAX_ROUNDS = 10
 _SETTLED = 1e-3
@@ -70,13 +75,13 @@ class Calibration:
 
 
 def calibrate(processor: Processor, anchors: Sequence[Anchor]) -> Calibration:
-    """Fit the free scalars of ``processor`` to ``anchors``.
-
-    Raises ConfigError if no anchor is left after those that break physics are refused.
-    """
+    """Fit the free scalars of ``processor`` to ``anchors``; ConfigError if none can be used."""
     rejected = rejections(processor, anchors)
+    pipes = processor.flop_per_clock  # of the formats that it has
     kept = [
-        anchor for anchor in anchors if anchor.name not in rejected and _runs(processor, anchor)
+        anchor
+        for anchor in anchors
+        if anchor.name not in rejected and (anchor.mode != "graph" or anchor.operator.pipe in pipes)
     ]
     planned = stages(processor, kept)
     if not planned:
@@ -101,11 +106,6 @@ def calibrate(processor: Processor, anchors: Sequence[Anchor]) -> Calibration:
     )
 
 
-def _runs(processor: Processor, anchor: Anchor) -> bool:
-    """Return whether the processor has the format."""
-    return anchor.mode != "graph" or anchor.operator.pipe in processor.flop_per_clock
-
-
 def _fit(
     current: Processor, before: Processor, anchors: list[Anchor], stage: Stage, pricing: Pricing
 ) -> Processor:
@@ -117,7 +117,7 @@ def _fit(
     measured_s = np.log([anchor.time_s for anchor in anchors])
     measured_j = np.log([anchor.energy_j or np.nan for anchor in anchors])
 
-    def errors(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    def errors(logs: Array) -> Array:
         tried = with_values(current, _values(names, logs))
         prices = pricing.on(tried, at_measured_clocks=True)
         parts = []
@@ -131,7 +131,12 @@ def _fit(
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     found = least_squares(
-        errors, start, bounds=_open(limits), loss="soft_l1", f_scale=0.1, diff_step=_STEP
+        errors,
+        start,
+        bounds=(limits[0] - 1e-9, limits[1] + 1e-9),  # a start on a bound lies within
+        loss="soft_l1",
+        f_scale=0.1,
+        diff_step=_STEP,
     )
     return with_values(current, _values(names, found.x))
 
@@ -155,12 +160,7 @@ def _change(before: Processor, after: Processor, planned: Sequence[Stage]) -> fl
     )
 
 
-def _open(limits: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Widen bounds by a hair, so that a start on a bound lies within."""
-    return limits[0] - 1e-9, limits[1] + 1e-9
-
-
-def _values(names: Sequence[str], logs: NDArray[np.float64]) -> dict[str, float]:
+def _values(names: Sequence[str], logs: Array) -> dict[str, float]:
     return {name: exp(value) for name, value in zip(names, logs, strict=True)}
 
 
@@ -192,12 +192,77 @@ def _residuals(
         Residual(
             anchor=anchor,
             time_error=float(prices.time_s[row]) / anchor.time_s - 1,
-            energy_error=_error(float(prices.energy_j[row]), anchor.energy_j),
+            energy_error=(
+                float(prices.energy_j[row]) / anchor.energy_j - 1 if anchor.energy_j else None
+            ),
             fitted=row in fitted,
         )
         for row, anchor in enumerate(anchors)
     )
 
 
-def _error(predicted_j: float, measured_j: float | None) -> float | None:
-    return None if measured_j is None else predicted_j / measured_j - 1
+_DTYPES: Mapping[str, str] = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "tf32": "tf32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8": "float8",
+}
+_SIDE = 8192
+_COPIED_B = 8e9
+"""Rows of the products and bytes of the copy that boards are measured with."""
+
+
+def calibrated_to(processor: Processor, facts: BoardFacts) -> Calibration:
+    """Fit ``processor`` to what was measured of a board; ConfigError if that is another product."""
+    spec = spec_for(facts.device.name)
+    if spec is None or spec.key != processor.key.partition(":")[0]:
+        raise ConfigError(
+            f"The calibration must be of a board of the device that is asked for, "
+            f"{processor.product_name}, but is of {facts.device.name}; ask for that device, or "
+            "calibrate one of these: joulelab calibrate --board."
+        )
+    return calibrate(processor, tuple(board_anchors(facts)))
+
+
+def board_anchors(facts: BoardFacts) -> Iterator[Anchor]:
+    """Yield what was measured of a board as micro-benchmarks, those that could be."""
+    if (waiting_w := facts.value("waiting_power_w")) is not None:
+        yield Anchor(
+            name="waiting", kind="idle", dtype="", mode="idle", time_s=1.0, power_w=waiting_w
+        )
+    if (b_per_s := facts.value("memory_b_per_s")) is not None:
+        yield Anchor(
+            name="copy",
+            kind="copy",
+            dtype="float32",
+            mode="graph",
+            elements=_COPIED_B / 8,
+            moved_b=_COPIED_B,
+            time_s=_COPIED_B / b_per_s,
+            power_w=facts.value("power_w.memory"),
+            clock_mhz=facts.value("sm_clock_mhz.memory"),
+        )
+    for precision in _DTYPES:
+        if (flop_per_s := facts.value(f"flop_per_s.{precision}")) is not None:
+            yield _product(facts, precision, flop_per_s)
+
+
+def _product(facts: BoardFacts, precision: str, flop_per_s: float) -> Anchor:
+    dtype = _DTYPES[precision]
+    flop = 2.0 * _SIDE**3
+    stored_b = element_b({"tf32": "float32", "float8": "float8_e4m3fn"}.get(dtype, dtype))
+    return Anchor(
+        name=f"product in {precision}",
+        kind="gemm",
+        dtype=dtype,
+        mode="graph",
+        shape=MatrixShape(batch=1, m=_SIDE, n=_SIDE, k=_SIDE),
+        elements=float(_SIDE**2),
+        flop=flop,
+        moved_b=3 * _SIDE**2 * stored_b,
+        time_s=flop / flop_per_s,
+        power_w=facts.value(f"power_w.{precision}"),
+        clock_mhz=facts.value(f"sm_clock_mhz.{precision}"),
+    )

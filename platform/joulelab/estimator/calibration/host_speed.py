@@ -20,11 +20,7 @@ Call = Callable[[], object]
 
 
 def measure_host(name: str) -> Host:
-    """Measure the machine that this runs on, in a few seconds; its GPUs are not set.
-
-    Without a GPU that PyTorch sees, calls of operators are those of the typical host, slower or
-    faster as Python's own calls are here.
-    """
+    """Measure this machine in seconds; without a GPU, the typical host scaled by Python's calls."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with torch.inference_mode():
         module_s = _median_s(empty_modules(), _NUM_CALLS // 40, device) / _NUM_IDENTITIES

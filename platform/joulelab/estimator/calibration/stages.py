@@ -44,7 +44,9 @@ def stages(processor: Processor, anchors: Sequence[Anchor]) -> tuple[Stage, ...]
     is_memory_stream, is_cache_stream = _streams(cache.size_b, anchors)
     kinds = ("default", *sorted({one.kind for one in anchors if _is_launch(one)}))
     found = [
-        _stage(anchors, _is_idle, "power.constant_w", time=False, energy=True),
+        _stage(
+            anchors, lambda one: one.mode == "idle", "power.constant_w", time=False, energy=True
+        ),
         _stage(anchors, is_memory_stream, "timing.memory_efficiency"),
         _stage(
             anchors,
@@ -93,10 +95,7 @@ def _stage(
 def _streams(
     cache_b: float, anchors: Sequence[Anchor]
 ) -> tuple[Callable[[Anchor], bool], Callable[[Anchor], bool]]:
-    """Return what tells streams of the main memory, about as fast as it allows, and of the cache.
-
-    Streams only move data; in half precision they also convert.
-    """
+    """Return what tells streams of the main memory, about as fast as it goes, and of the cache."""
 
     def is_stream(anchor: Anchor) -> bool:
         is_plain = anchor.kind in _STREAMS and anchor.dtype == "float32"
@@ -133,10 +132,6 @@ def _convolutions(processor: Processor) -> tuple[str, ...]:
     efficiencies = ("timing.kind_efficiency.conv", "timing.kind_efficiency.conv_float32")
     layout = ("timing.layout_efficiency",) if processor.family == "gpu" else ()
     return (*layout, *efficiencies)
-
-
-def _is_idle(anchor: Anchor) -> bool:
-    return anchor.mode == "idle"
 
 
 def _is_small_product(anchor: Anchor) -> bool:

@@ -7,6 +7,7 @@ made: networks are built, without memory for their weights, only by :meth:`Model
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import Pipe
@@ -78,15 +79,10 @@ class Model(ABC):
 
     @abstractmethod
     def trace(self, request: Request) -> Traced:
-        """Trace what ``request`` asks for.
+        """Trace what ``request`` asks for; ConfigError, which says why, if it cannot be."""
 
-        Raises ConfigError if the model cannot be traced so; says why.
-        """
-
-    @property
-    def halves_alike(self) -> bool:
-        """Whether it runs the same operators in both half-precision formats."""
-        return True
+    halves_alike: ClassVar[bool] = True
+    """Whether it runs the same operators in both half-precision formats."""
 
     @property
     def quantises(self) -> bool:
@@ -103,10 +99,7 @@ class Model(ABC):
         return {}
 
     def check_shards(self, num_devices: int) -> None:
-        """Check that its heads and layers can be cut into ``num_devices`` equal parts.
-
-        Raises ConfigError if not.
-        """
+        """Check that its heads and layers have ``num_devices`` equal parts; ConfigError if not."""
 
 
 class Source(ABC):
@@ -118,7 +111,4 @@ class Source(ABC):
 
     @abstractmethod
     def find(self, name: str) -> Model:
-        """Return the model called ``name``, which is without the prefix of the source.
-
-        Raises UnknownNameError if there is none.
-        """
+        """Return the model of a name without prefix; UnknownNameError if there is none."""

@@ -1,7 +1,4 @@
-"""Text-to-image pipelines of diffusers, as phases: text encoder, denoising steps, decoder.
-
-Imports torch, so it is imported only by functions that find or trace a model.
-"""
+"""Text-to-image pipelines of diffusers, as phases: text encoder, denoising steps, decoder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +10,7 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Source, Traced
-from joulelab.estimator.models.network import fake_run, quiet, shapes_of, torch_dtype
+from joulelab.estimator.models.network import fake_run, quiet, shapes_of
 from joulelab.registry import unknown_name
 from joulelab.tracing.program import Program, ProgramPhase
 from joulelab.tracing.torchvision_shim import ensure_torchvision
@@ -83,7 +80,7 @@ class PipelineModel(Model):
                 f"got {steps} and {side}."
             )
         with quiet("diffusers"), fake_run(self.title):
-            parts = _Parts(self.pipeline, torch_dtype(request.dtype), request.batch)
+            parts = _Parts(self.pipeline, getattr(torch, request.dtype), request.batch)
             text, latent = parts.prompt(), parts.latent(side // self.pipeline.pixels_per_latent)
             programs = {
                 "text encoder": (parts.trace_text_encoders(text), 1),

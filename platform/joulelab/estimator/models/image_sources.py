@@ -1,7 +1,4 @@
-"""All networks of torchvision, the image networks of timm, and YOLOs.
-
-Imports torch, so it is imported only by functions that find or trace a model.
-"""
+"""All networks of torchvision, the image networks of timm, and YOLOs."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -115,20 +112,6 @@ def documented_size(name: str) -> int:
         if (crop := getattr(weights.transforms, "keywords", {}).get("crop_size")) is not None
     ]
     return min(sizes, default=_PLAIN_SIZE)
-
-
-def documented_flop(name: str, image_size: int) -> float | None:
-    """Return the operations that torchvision documents for one sample at ``image_size``.
-
-    A multiplication and an addition count two; torchvision counts them one. ``None`` if none are
-    documented for that size.
-    """
-    for weights in zoo.get_model_weights(name):
-        crop = getattr(weights.transforms, "keywords", {}).get("crop_size")
-        side = crop[0] if isinstance(crop, tuple | list) else crop
-        if side in (None, image_size) and "_ops" in weights.meta:
-            return 2e9 * float(weights.meta["_ops"])
-    return None
 
 
 @cache

@@ -1,7 +1,4 @@
-"""Networks that generate text: language models, and speech recognisers over an encoder.
-
-Imports torch, so it is imported only by functions that find or trace a model.
-"""
+"""Networks that generate text: language models, and speech recognisers over an encoder."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -11,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from typing_extensions import override
 
+from joulelab.core.number_format import number_format
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
 from joulelab.estimator.models.network import (
@@ -20,10 +18,8 @@ from joulelab.estimator.models.network import (
     fake_run,
     shape_text,
     shapes_of,
-    torch_dtype,
 )
 from joulelab.tracing.kernels import mean_step
-from joulelab.tracing.precision import is_quantised
 from joulelab.tracing.program import Program, ProgramPhase
 from joulelab.tracing.torchvision_shim import ensure_torchvision
 from joulelab.tracing.trace import fake_network, trace_program
@@ -90,7 +86,7 @@ class LanguageModel(Model):
             raise ConfigError(f"No remedy is traced for the inference of {self.title}.")
         prompt_tokens, new_tokens = lengths(request.knobs, self._longest)
         with fake_run(self.title), self._around():
-            network = fake_network(self.build, torch_dtype(request.dtype))
+            network = fake_network(self.build, getattr(torch, request.dtype))
             network.train(mode=False)
             steps = _Generation(network, DynamicCache(config=self.config), request.batch)
             programs = {"prefill": (steps.trace(prompt_tokens), prompt_tokens, 1)}
@@ -189,7 +185,7 @@ def lengthen(cache: DynamicCache, num_tokens: int) -> None:
 def trace_language(workload: LanguageWorkload[Any]) -> Traced:
     """Trace one prefill and the mean step of one decode, with layers quantised as they run."""
     settings = workload.settings
-    as_run = settings.precision if is_quantised(settings.precision) else ""
+    as_run = settings.precision if number_format(settings.precision).is_quantised else ""
     with fake_run(settings.model):
         generation = Generation(workload.network(torch.device("cpu")), settings)
         network = generation.network
@@ -235,7 +231,7 @@ class SpeechModel(Model):
     @override
     def trace(self, request: Request) -> Traced:
         new_tokens = self._new_tokens(request)
-        dtype = torch_dtype(request.dtype)
+        dtype = getattr(torch, request.dtype)
         with fake_run(self.title):
             network = fake_network(self.build, dtype)
             network.train(mode=False)

@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
-from joulelab.registry import unknown_name
 from joulelab.tracing.program import Program, ProgramPhase
 from joulelab.tracing.trace import fake_network, fake_tensors, trace_program, trace_training
 
@@ -32,10 +31,7 @@ _DATA_DEPENDENT = (
 
 @contextmanager
 def fake_run(title: str) -> Generator[None]:
-    """Run a ``with`` block on fake tensors.
-
-    Raises ConfigError if the block needs the values of a tensor, or the network refuses its inputs.
-    """
+    """Run a block on fake tensors; ConfigError if it needs their values or refuses its inputs."""
     try:
         with fake_tensors():
             yield
@@ -84,14 +80,6 @@ def quiet(library: str) -> Generator[None]:
         logger.setLevel(level)
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    """Return PyTorch's type called ``name``."""
-    dtype = getattr(torch, name)
-    if not isinstance(dtype, torch.dtype):
-        raise ConfigError(f"{name} is no number format of PyTorch.")
-    return dtype
-
-
 def shape_text(tensor: torch.Tensor) -> str:
     """Return the shape for people, ``"8x3x224x224"``."""
     return "x".join(str(int(size)) for size in tensor.shape) or "1"
@@ -135,11 +123,11 @@ class NetworkModel(Model):
     def trace(self, request: Request) -> Traced:
         if request.training and self.untrainable:
             raise ConfigError(f"No training step of {self.title} is traced: {self.untrainable}.")
-        dtype = torch_dtype(request.dtype)
+        dtype = getattr(torch, request.dtype)
         with fake_run(self.title):
             network = fake_network(lambda: self.build(request.knobs), dtype)
             if request.remedy:
-                network = changed(network, request.remedy)
+                REMEDIES[request.remedy](network)
             inputs = {
                 name: tensor.to(dtype) if tensor.is_floating_point() else tensor
                 for name, tensor in self.make_inputs(request.batch, request.knobs).items()
@@ -166,17 +154,6 @@ class NetworkModel(Model):
 
 
 _LEAST_BLOCKS = 3
-
-
-def changed(network: torch.nn.Module, remedy: str) -> torch.nn.Module:
-    """Return ``network`` with the change of that name; it is changed itself.
-
-    Raises UnknownNameError if there is no such change.
-    """
-    if remedy not in REMEDIES:
-        raise unknown_name("remedy", remedy, REMEDIES)
-    REMEDIES[remedy](network)
-    return network
 
 
 def _checkpointed(network: torch.nn.Module) -> None:

@@ -1,7 +1,4 @@
-"""Programs as models: the workloads whose energy is measured, and networks of a user's own file.
-
-Imports torch, so it is imported only by functions that find or trace a model.
-"""
+"""Programs as models: the workloads whose energy is measured, and networks of a user's own file."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -18,23 +15,16 @@ from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Source, Traced
-from joulelab.estimator.models.network import (
-    Inputs,
-    NetworkModel,
-    call_by_name,
-    call_in_order,
-    fake_run,
-)
+from joulelab.estimator.models.network import Inputs, NetworkModel, call_by_name, call_in_order
 from joulelab.registry import unknown_name
 from joulelab.tracing.precision import dtype_on
 from joulelab.tracing.program import Kind, Operator, Program, ProgramPhase
 from joulelab.tracing.torchvision_shim import ensure_torchvision
-from joulelab.tracing.trace import trace_program
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
 from joulelab.workloads.language import LanguageWorkload
 from joulelab.workloads.launch_loop import LaunchLoop
-from joulelab.workloads.network import NetworkWorkload
+from joulelab.workloads.network import NetworkWorkload, TorchWorkload
 from joulelab.workloads.programs import executed, guarded
 
 _MAKERS = ("example_inputs", "make_inputs")
@@ -188,13 +178,12 @@ class WorkloadModel(Model):
         if request.training:
             raise ConfigError(f"The workload {self.name} has no training step.")
         workload = self.workload_type.from_knobs({**request.knobs, **self._chosen(request)})
-        if isinstance(workload, LaunchLoop):
-            return Traced(phases=(_traced_loop(workload, self.name),), inputs={})
         if isinstance(workload, LanguageWorkload):
             from joulelab.estimator.models.language import trace_language
 
             return trace_language(workload)
-        if isinstance(workload, NetworkWorkload) and type(workload).cost is NetworkWorkload.cost:
+        is_network = isinstance(workload, TorchWorkload)
+        if is_network and type(workload).cost in (TorchWorkload.cost, LaunchLoop.cost):
             return Traced(phases=workload.traced(), inputs={})
         cost = workload.cost()
         if not any(phase.kernels for phase in cost.phases):
@@ -209,18 +198,6 @@ class WorkloadModel(Model):
         if "batch" not in known and request.batch != 1:
             raise ConfigError(f"The workload {self.name} has no batch; ask for batch 1.")
         return {knob: value for knob, value in choices.items() if knob in known}
-
-
-def _traced_loop(workload: LaunchLoop[Any], name: str) -> ProgramPhase:
-    settings = workload.settings
-    with fake_run(name):
-        program = trace_program(workload.program("cpu"))
-    return ProgramPhase(
-        phase=settings.phase,
-        work=settings.work_per_launch * settings.num_launches,
-        program=program,
-        count=settings.num_launches,
-    )
 
 
 def _phase(phase: PhaseCost, resident_b: float, precision: str) -> ProgramPhase:

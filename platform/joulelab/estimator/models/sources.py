@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from joulelab.core.configuration import KnobValue
+from joulelab.core.number_format import number_format
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.estimator.models.base import Model, Request, Source, Traced, as_float16
 from joulelab.registry import Registry, unknown_name
-from joulelab.tracing.precision import at_precision, is_quantised, traced_dtype
+from joulelab.tracing.precision import at_precision
 from joulelab.tracing.program import MatrixShape, Operator, Program, ProgramPhase, TracedModel
 from joulelab.workloads.disk_cache import (
     Form,
@@ -60,24 +61,17 @@ def model_names() -> Mapping[str, tuple[str, ...]]:
 
 
 def find_model(name: str) -> Model:
-    """Return the model called ``name``.
+    """Return the model called ``name``: ``SOURCE:NAME``, a plain name, or ``PATH.py:CLASS``.
 
-    Raises UnknownNameError if no source knows it; says which come close, ConfigError if a user's
-    file fails.
-
-    Args:
-        name: ``SOURCE:NAME``; a plain name, looked for in the sources in their order; or
-            ``PATH.py:CLASS`` of a file of the user's, which is executed.
+    A user's file is executed. Raises UnknownNameError, which says what comes close, if no source
+    knows it, ConfigError if the file fails.
     """
     found, rest = locate(name)
     return found.find(rest)
 
 
 def locate(name: str) -> tuple[Source, str]:
-    """Return the source that has ``name``, and the name within it.
-
-    Raises UnknownNameError if no source knows it; says which come close.
-    """
+    """Return the source that has ``name``, and the name in it; UnknownNameError if none has."""
     if ".py:" in name:
         from joulelab.estimator.models.program_sources import FileSource
 
@@ -138,7 +132,7 @@ def trace_model(
     """
     if batch < 1:
         raise ConfigError(f"batch must be at least 1, got {batch}.")
-    dtype = traced_dtype(precision)
+    dtype = number_format(precision).traced
     options = tuple(sorted(knobs.items()))
     asked = _Asked(name, _version(name), batch, dtype, training, compiled, options, remedy)
     return _model_at(asked, precision)
@@ -178,7 +172,7 @@ def _model_at(asked: _Asked, precision: str) -> TracedModel:
 
 def _trace_at(asked: _Asked, precision: str) -> TracedModel:
     model = _found(asked.name, asked.version)
-    own = precision if model.quantises and is_quantised(precision) else ""
+    own = precision if model.quantises and number_format(precision).is_quantised else ""
     traced = _traced(asked, own)
     return TracedModel(
         name=asked.name,
@@ -217,8 +211,7 @@ def _traced(asked: _Asked, precision: str) -> Traced:
 @lru_cache(maxsize=_KEPT_TRACES)
 def _found(name: str, version: object) -> Model:
     del version  # a file that changed is another model
-    source, rest = locate(name)
-    return source.find(rest)
+    return find_model(name)
 
 
 def _complete(model: Model, asked: _Asked) -> dict[str, KnobValue]:
@@ -242,10 +235,7 @@ _PACKAGES = ("diffusers", "timm", "torch", "torchao", "torchvision", "transforme
 def kept_trace(
     asked: Mapping[str, object], trace: Callable[[], TracedModel], *, is_own: Callable[[], bool]
 ) -> TracedModel:
-    """Return the trace of ``asked``, all that it depends on besides code, from disk, or make it.
-
-    It is kept where ``is_own`` code made it: the package's and its libraries', which digests know.
-    """
+    """Return the trace of ``asked`` from disk, or make it; kept if ``is_own`` code made it."""
     path = user_folder("traces") / f"{digest([asked, _code()])}.json.z"
     found = read_entry(path, _FORM)
     if found is None:

@@ -2,8 +2,6 @@
 
 ``hf:llama?hidden_size=2048&num_hidden_layers=16`` is the type of a configuration of transformers
 with some of its values; the presets are published networks under their own names.
-
-Imports torch, so it is imported only by functions that find or trace a model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +20,8 @@ from joulelab.estimator.models.language import LanguageModel, SpeechModel
 from joulelab.estimator.models.network import NetworkModel, call_by_name, quiet
 from joulelab.registry import unknown_name
 from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.workloads.bert import CONFIGS
+from joulelab.workloads.classification import VIT_GEOMETRIES
 from joulelab.workloads.detection import DETECTORS
 from joulelab.workloads.llama import GEOMETRIES
 from joulelab.workloads.whisper import GEOMETRIES as WHISPER_GEOMETRIES
@@ -101,18 +101,12 @@ PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gpt2-medium": _gpt2_values(1024, 24, 16),
     "gpt2-large": _gpt2_values(1280, 36, 20),
     "gpt2-xl": _gpt2_values(1600, 48, 25),
-    # google-bert/bert-base-uncased and bert-large-uncased (arXiv:1810.04805).
-    "bert-base": _values("bert", (768, 3072, 12), 12),
-    "bert-large": _values("bert", (1024, 4096, 24), 16),
-    # google/vit-base-patch16-224 and vit-large-patch16-224 (arXiv:2010.11929, table 1).
-    "vit-base": _values("vit", (768, 3072, 12), 12),
-    "vit-large": _values("vit", (1024, 4096, 24), 16),
+    **{name: ("bert", values) for name, values in CONFIGS.items() if name != "tiny"},
     # facebook/detr-resnet-50 and detr-resnet-101 (arXiv:2005.12872, table 1).
     **{f"detr-resnet-{depth}": _detr_values(depth) for depth in (50, 101)},
-    # Those of joulelab's workload.
     **{
         name: (str(values["model_type"]), {k: v for k, v in values.items() if k != "model_type"})
-        for name, values in DETECTORS.items()
+        for name, values in {**DETECTORS, **VIT_GEOMETRIES}.items()
         if name != "tiny"
     },
     # openai/whisper-*; large is large-v3.

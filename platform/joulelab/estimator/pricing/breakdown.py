@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from joulelab.errors import ConfigError
 from joulelab.estimator.architecture import GroupWork, scaled, summed
 from joulelab.estimator.architecture import events as events_of
 from joulelab.estimator.estimate import (
@@ -17,7 +16,7 @@ from joulelab.estimator.estimate import (
 )
 from joulelab.estimator.pricing.memory import memory
 from joulelab.estimator.pricing.power import FIXED_SHARE
-from joulelab.estimator.pricing.run import Conditions, PhaseRun
+from joulelab.estimator.pricing.run import PhaseRun
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.fusion import Groups, group_indices
 from joulelab.tracing.precision import pipe_on
@@ -25,14 +24,10 @@ from joulelab.tracing.program import Operator, Program, main_operator
 
 
 def concurrency(program: Program, groups: Groups, seconds: Sequence[float]) -> Concurrency:
-    """Return the width and the critical path of ``groups``, which take ``seconds`` on the device.
+    """Return the width and critical path of ``groups``, which take ``seconds``.
 
-    A group's depth is the most groups that must run one after the other before it; groups of one
-    depth do not depend on each other. Raises ConfigError if ``seconds`` are not one per group, or
-    if a group reads a value that a later one writes.
+    A group's depth is the most groups that must run one after the other before it.
     """
-    if len(seconds) != len(groups):
-        raise ConfigError(f"seconds must be one per group, got {len(seconds)} for {len(groups)}.")
     depths: list[int] = []
     ends_s: list[float] = []
     for waits_for, seconds_here in zip(_dependences(program, groups), seconds, strict=True):
@@ -58,27 +53,20 @@ def _dependences(program: Program, groups: Groups) -> Iterator[set[int]]:
     }
     for position, group in enumerate(groups):
         inputs = (value for index in group for value in program.operators[index].inputs)
-        waits_for = {group_of[writer[value]] for value in inputs if value in writer} - {position}
-        if any(earlier > position for earlier in waits_for):
-            raise ConfigError(
-                f"groups must be in an order in which they can run, but group {position} reads a "
-                f"value that group {max(waits_for)} writes."
-            )
-        yield waits_for
+        yield {group_of[writer[value]] for value in inputs if value in writer} - {position}
 
 
 _NAMES_SHOWN = 3
 
 
-def phase_estimate(result: PhaseRun, where: Conditions, *, events: bool) -> PhaseEstimate:
-    """Return the phase of ``result``, run at the one point of ``where``, with all its groups.
+def phase_estimate(result: PhaseRun, *, events: bool) -> PhaseEstimate:
+    """Return the phase of ``result``, run at one point, with all its groups.
 
-    Energies, operations and bytes are summed over executions and devices, times over executions;
-    powers are of one device.
+    Energies, operations and bytes are of all executions and devices, powers of one device.
     """
-    phase, settled = result.plan.phase, result.settled
+    phase, settled, where = result.plan.phase, result.settled, result.where
     sequence = result.plan.table.sequence
-    groups = _Groups(result, where).estimates(events=events)
+    groups = _Groups(result).estimates(events=events)
     energy = EnergySplit.total(group.energy for group in groups)
     latency_s = sum(group.elapsed_s for group in groups)
     device_s = settled.device_s[0, sequence]
@@ -117,9 +105,8 @@ def _at_peak_s(groups: Sequence[GroupEstimate], processor: Processor) -> tuple[f
 class _Groups:
     """The groups of a phase at one point."""
 
-    def __init__(self, result: PhaseRun, where: Conditions) -> None:
-        self._result = result
-        self._where = where
+    def __init__(self, result: PhaseRun) -> None:
+        self._result, self._where = result, result.where
         self._runs = result.plan.phase.count
         self._found: dict[tuple[int, float], tuple[Event, ...]] = {}
 
@@ -218,8 +205,7 @@ class _Groups:
         if (row, wait_s) not in self._found:
             work = self._work(members, row, group, wait_s)
             found = events_of(work, self._where.processor)
-            several = self._where.num_devices > 1
-            self._found[row, wait_s] = scaled(found, self._where.num_devices) if several else found
+            self._found[row, wait_s] = scaled(found, self._where.num_devices)
         return self._found[row, wait_s]
 
 

@@ -63,10 +63,7 @@ def classes_like(found: str) -> tuple[str, ...]:
 
 
 def is_aligned(operator: Operator) -> bool:
-    """Return whether rows of operands and results are whole units of 16 bytes, or it is no matter.
-
-    Matrix units alone load whole units; single precision is computed element by element.
-    """
+    """Return whether rows are whole units of 16 bytes, as matrix units load, or it is no matter."""
     shape = operator.shape
     if shape is None or operator.dtype not in _HALF:
         return True
@@ -77,11 +74,7 @@ def is_aligned(operator: Operator) -> bool:
 
 
 def reduced_elements(operator: Operator) -> float:
-    """Return how many elements a normalisation reduces to each statistic; 0 of other work.
-
-    Over layers that is a row, over batches in training a channel of all images. Their kernels
-    write statistics, or gradients of as many parameters, beside the result.
-    """
+    """Return how many elements a normalisation reduces to each statistic; 0 of other work."""
     if operator.name not in _REDUCING or len(operator.outputs_b) < 3:
         return 0.0
     return operator.outputs_b[0] / operator.outputs_b[1]

@@ -10,7 +10,6 @@ and 41 us where its images have that layout already: 48 us for 103 MB.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.cost import Pipe
 from joulelab.core.physics import STEP_S
@@ -25,12 +24,10 @@ from joulelab.estimator.pricing.kernel_class import (
     reduced_elements,
 )
 from joulelab.estimator.pricing.occupancy import missed_share
-from joulelab.estimator.pricing.table import WorkTable, kind_name
+from joulelab.estimator.pricing.table import Array, WorkTable, kind_name
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.precision import element_b, pipe_on
 from joulelab.tracing.program import MATRIX_KINDS, Operator
-
-Array = NDArray[np.float64]
 
 _STRIP = 32
 _OVERLAP = 1.5
@@ -153,10 +150,7 @@ def overhead_s(table: WorkTable, processor: Processor) -> Array:
 
 
 def waits_s(table: WorkTable, processor: Processor, core_s: Array) -> Array:
-    """Return by how much steps that wait for each other exceed work.
-
-    Those of recurrence, of resizing, and on GPUs of groups that a block of threads sums up.
-    """
+    """Return by how much steps that wait for each other exceed work."""
     is_gpu = processor.family == "gpu"
     waits_s = np.array([one.steps * _step_s(one, is_gpu=is_gpu) for one in table.operators])
     return table.per_group(np.maximum(0.0, waits_s - core_s))

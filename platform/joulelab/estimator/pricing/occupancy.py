@@ -5,13 +5,10 @@ bit by bit: the share that is found there falls, no threshold.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from joulelab.estimator.pricing.table import Shapes, WorkTable
+from joulelab.estimator.pricing.table import Array, Shapes, WorkTable
 from joulelab.hardware.processor import MatrixEngine, Processor
 from joulelab.tracing.precision import is_matrix
-
-Array = NDArray[np.float64]
 
 _SLICE_K = 256
 """Least length of the dot products into which a long one is split over idle engines; estimated

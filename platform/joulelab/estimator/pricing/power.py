@@ -5,20 +5,16 @@ tree and, for their share of the time, busy units; energies are kept apart by wh
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.core.power_law import board_w, held_clock
 from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.roofline import GroupCosts, kernel_s, memory_side_s
+from joulelab.estimator.pricing.table import Array, Flags, Index
 from joulelab.hardware.processor import Processor
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 
 FIXED_SHARE = 0.18
 """Share of the power of busy units in what no clock changes of a kernel: few have work. Of 12
@@ -55,10 +51,7 @@ class Settled:
 
 
 def requested(processor: Processor, points: Sequence[OperatingPoint]) -> tuple[Array, Array]:
-    """Return the core clocks in MHz and the power limits in W of ``points``, one entry each.
-
-    Raises ConfigError if a point is off the processor's range, or sets a memory clock.
-    """
+    """Return core clocks (MHz) and power limits (W) of ``points``; ConfigError if off the range."""
     clocks, caps = [], []
     for point in points:
         if point.mem_clock_mhz is not None:
@@ -72,10 +65,7 @@ def requested(processor: Processor, points: Sequence[OperatingPoint]) -> tuple[A
 
 
 def waiting_w(processor: Processor, clock_mhz: Array, cap_w: Array) -> Array:
-    """Return the power of a processor that waits with a program loaded, per point.
-
-    Raises ConfigError if it exceeds the cap even at its lowest clock.
-    """
+    """Return the power of a processor that waits, per point; ConfigError if the cap is lower."""
     least_w = static_w(processor, np.array(processor.clocks_mhz[0]))
     if (least_w >= cap_w).any():
         raise ConfigError(
@@ -110,21 +100,17 @@ def settle(
     cap even at the lowest clock takes as long as its energy needs. Clocks and caps are of each
     point.
     """
-    shape = (len(clock_mhz), len(costs.fill))
-    rows = np.tile(np.arange(shape[1]), shape[0])
     load = _Load(costs, processor)
-    wanted = load.ceiling_mhz(np.repeat(clock_mhz, shape[1]), rows)
-    together = _Together(load, wanted.reshape(shape), execution)
+    wanted = load.ceiling_mhz(np.repeat(clock_mhz[:, None], len(costs.fill), axis=1))
+    together = _Together(load, wanted, execution)
     limit = together.limit_mhz(clock_mhz, cap_w, processor.clocks_mhz[0])
-    settled = _settled(
+    return _settled(
         together.at(limit),
-        together.of_groups(limit).ravel(),
-        together.stretch(limit, cap_w).ravel(),
+        np.broadcast_to(limit, wanted.shape),
+        np.broadcast_to(together.stretch(limit, cap_w), wanted.shape),
         wanted,
-        load.at(wanted, rows).device_s,
+        load.at(wanted).device_s,
     )
-    columns = {field.name: getattr(settled, field.name).reshape(shape) for field in fields(Settled)}
-    return Settled(**columns)
 
 
 def _in_range(processor: Processor, name: str, value: float | None) -> float:
@@ -141,39 +127,38 @@ def _in_range(processor: Processor, name: str, value: float | None) -> float:
 
 
 class _Load:
-    """Groups on a processor at any clock."""
+    """Groups on a processor at any clock; arrays are (points, groups)."""
 
     def __init__(self, costs: GroupCosts, processor: Processor) -> None:
         self._costs = costs
         self.processor = processor
 
-    def at(self, clock_mhz: Array, rows: Index) -> "_AtClock":
-        """Return ``rows`` of the costs, each at its own clock."""
+    def at(self, clock_mhz: Array) -> "_AtClock":
+        """Return the groups, each at its own clock."""
         costs, power = self._costs, self.processor.power
-        core_s = costs.core_s_mhz[rows] / clock_mhz
-        memory_s = memory_side_s(costs, self.processor, clock_mhz, rows)
+        core_s = costs.core_s_mhz / clock_mhz
+        memory_s = memory_side_s(costs, self.processor, clock_mhz)
         work_s = kernel_s(core_s, memory_s)
-        fixed_s = costs.fixed_s[rows]
         voltage2 = self.processor.voltage.at(clock_mhz) ** 2
-        busy_s = costs.fill[rows] * work_s + FIXED_SHARE * fixed_s
+        busy_s = costs.fill * work_s + FIXED_SHARE * costs.fixed_s
         scale = voltage2 if self.processor.last_cache.on_core_clock else 1.0
         return _AtClock(
             clock_mhz=clock_mhz,
             core_s=core_s,
             memory_s=memory_s,
-            device_s=work_s + fixed_s,
+            device_s=work_s + costs.fixed_s,
             busy_j=voltage2 * power.busy_w_per_ghz * clock_mhz / 1e3 * busy_s,
-            flop_j=voltage2 * costs.flop_j[rows],
-            moved_j=scale * costs.cache_j[rows] + costs.memory_j[rows],
+            flop_j=voltage2 * costs.flop_j,
+            moved_j=scale * costs.cache_j + costs.memory_j,
             static_w=static_w(self.processor, clock_mhz),
         )
 
-    def ceiling_mhz(self, clock_mhz: Array, rows: Index) -> Array:
+    def ceiling_mhz(self, clock_mhz: Array) -> Array:
         """Return the clock that matrix units at high activity allow, at most ``clock_mhz``."""
         timing = self.processor.timing
         if timing.tensor_ceiling_start is None:
             return clock_mhz
-        share = self._costs.tensor_s_mhz[rows] / clock_mhz / self.at(clock_mhz, rows).device_s
+        share = self._costs.tensor_s_mhz / clock_mhz / self.at(clock_mhz).device_s
         beyond = np.maximum(0.0, share - timing.tensor_ceiling_start)
         ceiling = self.processor.clocks_mhz[2] - timing.tensor_ceiling_mhz * beyond
         return np.minimum(clock_mhz, np.maximum(ceiling, self.processor.clocks_mhz[0]))
@@ -211,20 +196,18 @@ class _Together:
 
     def at(self, limit_mhz: Array) -> "_AtClock":
         """Return the groups where each set is held to ``limit_mhz``."""
-        clock_mhz = np.minimum(self._wanted_mhz, self.of_groups(limit_mhz))
-        rows = np.tile(np.arange(clock_mhz.shape[1]), len(clock_mhz))
-        return self._load.at(clock_mhz.ravel(), rows)
+        return self._load.at(np.minimum(self._wanted_mhz, limit_mhz))
 
     def power_w(self, limit_mhz: Array) -> Array:
         """Return the mean power of each set, which runs and waits at ``limit_mhz`` at most."""
         point = self.at(limit_mhz)
-        device_s = point.device_s.reshape(self._wanted_mhz.shape)
-        energy_j, time_s = self._sum(point.power_w * point.device_s), device_s @ self._shares
+        device_s = point.device_s
+        energy_j, time_s = (point.power_w * device_s) @ self._shares, device_s @ self._shares
         if self._execution is None:
-            return energy_j / time_s
+            return np.asarray(energy_j / time_s)
         latency_s = np.maximum(self._execution.latency_s(device_s)[:, None], time_s)
         waiting_j = (latency_s - time_s) * static_w(self._load.processor, limit_mhz)
-        return (energy_j + waiting_j) / latency_s
+        return np.asarray((energy_j + waiting_j) / latency_s)
 
     def limit_mhz(self, clock_mhz: Array, cap_w: Array, lowest_mhz: float) -> Array:
         """Return the clock to which each set is held by ``cap_w``, else the one asked for."""
@@ -240,24 +223,13 @@ class _Together:
         return _held(power_w, cap, lowest_mhz, top).reshape(shape)
 
     def stretch(self, limit_mhz: Array, cap_w: Array) -> Array:
-        """Return by how much groups must take longer where no clock keeps to ``cap_w``."""
+        """Return by how much each set must take longer where no clock keeps to ``cap_w``."""
         point = self.at(limit_mhz)
-        left_j = cap_w[:, None] * self._sum(point.device_s)
-        left_j -= self._sum(point.static_w * point.device_s)
-        needed = np.maximum(1.0, self._sum(point.work_j) / np.maximum(left_j, 1e-30))
+        left_j = cap_w[:, None] * (point.device_s @ self._shares)
+        left_j -= (point.static_w * point.device_s) @ self._shares
+        needed = np.maximum(1.0, point.work_j @ self._shares / np.maximum(left_j, 1e-30))
         is_within = self.power_w(limit_mhz) <= cap_w[:, None] * (1 + _MET)
-        return self.of_groups(np.where(is_within, 1.0, needed))
-
-    def of_groups(self, of_sets: Array) -> Array:
-        """Return for each group what its set has."""
-        if self._shares.shape[1] == 1:
-            return np.broadcast_to(of_sets, self._wanted_mhz.shape)
-        return of_sets
-
-    def _sum(self, of_groups: Array) -> Array:
-        """Return the sum of each set."""
-        total: Array = of_groups.reshape(self._wanted_mhz.shape) @ self._shares
-        return total
+        return np.where(is_within, 1.0, needed)
 
 
 def _held(

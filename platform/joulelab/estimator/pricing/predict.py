@@ -8,13 +8,13 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Confidence, Estimate, Mode, launch_share
 from joulelab.estimator.pricing.breakdown import phase_estimate
 from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
+from joulelab.estimator.pricing.table import Array
 from joulelab.hardware.board_file import is_taken
 from joulelab.hardware.places import is_of_user
 from joulelab.hardware.processor import Family, Processor
@@ -70,9 +70,6 @@ def _errors() -> dict[str, dict[str, Any]]:
     return tomllib.loads(HELD_OUT_ERRORS.read_text(encoding="utf-8"))
 
 
-Array = NDArray[np.float64]
-
-
 def estimate(
     model: TracedModel,
     processor: Processor,
@@ -80,6 +77,7 @@ def estimate(
     mode: Mode = "eager",
     point: OperatingPoint = OperatingPoint(),  # noqa: B008
     num_devices: int = 1,
+    knows_host: bool = False,
     events: bool = False,
     strict: bool = False,
 ) -> Estimate:
@@ -98,7 +96,7 @@ def estimate(
     where = _conditions(model, processor, mode, (point,), num_devices)
     plans = plan(model, where.mode, processor.family)
     runs = [run(one, where) for one in plans]
-    phases = tuple(phase_estimate(one, where, events=events) for one in runs)
+    phases = tuple(phase_estimate(one, events=events) for one in runs)
     energy_j = sum(phase.energy.total_j for phase in phases)
     return Estimate(
         model=model.name,
@@ -111,7 +109,7 @@ def estimate(
         point=point,
         cap_w=float(where.cap_w[0]),
         phases=phases,
-        confidence=confidence_of(processor, launch_share(phases)),
+        confidence=confidence_of(processor, launch_share(phases), knows_host=knows_host),
         data_energy_j=(min(energy_j, _zeros_j(plans, where)), energy_j),
         without_formula=missing,
     )
@@ -119,10 +117,7 @@ def estimate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Totals of a model over processors and operating points, as (processors, points, phases).
-
-    Times are of all executions, energies of all devices, the peak power is of one.
-    """
+    """Totals over (processors, points, phases): of all executions and devices; peaks are of one."""
 
     phases: tuple[str, ...]
     latency_s: Array
@@ -143,16 +138,6 @@ class Totals:
         total_j: Array = self.energy_j.sum(axis=-1)
         return total_j
 
-    @property
-    def power_w(self) -> Array:
-        """Mean power of all devices together."""
-        return self.total_energy_j / self.total_latency_s
-
-    @property
-    def edp_js(self) -> Array:
-        """Energy-delay product of all phases together."""
-        return self.total_energy_j * self.total_latency_s
-
 
 def totals(
     model: TracedModel,
@@ -162,11 +147,7 @@ def totals(
     points: Sequence[OperatingPoint] = (OperatingPoint(),),
     num_devices: int = 1,
 ) -> Totals:
-    """Return time and energy alone of ``model``, for matrices of devices and for sweeps.
-
-    The same figures as :func:`estimate`, with the program analysed once for all processors. Each of
-    ``points`` must be in the range of every processor. Raises ConfigError as :func:`estimate`.
-    """
+    """Return time and energy of ``model`` alone, as :func:`estimate`, analysed once for all."""
     columns = np.empty((4, len(processors), len(points), len(model.phases)))
     found = runs(model, processors, mode=mode, points=points, num_devices=num_devices)
     for index, of_phases in enumerate(found):
@@ -190,10 +171,7 @@ def runs(
     points: Sequence[OperatingPoint] = (OperatingPoint(),),
     num_devices: int = 1,
 ) -> Iterator[tuple[PhaseRun, ...]]:
-    """Yield the phases of ``model`` on each processor, as priced; analysed once for all of them.
-
-    Raises ConfigError as :func:`totals`.
-    """
+    """Yield the phases of ``model`` on each processor, as priced; analysed once for all of them."""
     plans: dict[tuple[Mode, Family], tuple[Plan, ...]] = {}
     for processor in processors:
         where = _conditions(model, processor, mode, points, num_devices)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import roofline_s, starvation
@@ -24,11 +23,9 @@ from joulelab.estimator.pricing.kernel_rates import (
     waits_s,
 )
 from joulelab.estimator.pricing.occupancy import served, utilisation
-from joulelab.estimator.pricing.table import Shapes, WorkTable
+from joulelab.estimator.pricing.table import Array, Shapes, WorkTable
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.program import MATRIX_KINDS
-
-Array = NDArray[np.float64]
 
 LINK = "link"
 """Name, among memory levels, of the link to peers."""
@@ -67,11 +64,7 @@ class GroupCosts:
 
 
 def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) -> GroupCosts:
-    """Return what the groups of ``table`` ask of one of ``num_devices`` processors.
-
-    Raises ConfigError if matrix work has a format that the processor lacks, or if it sums over
-    several devices and has no link.
-    """
+    """Return what groups ask of one of ``num_devices`` processors; ConfigError if it lacks that."""
     pipes = pipes_of(table, processor)
     core_s_mhz, fill = _core(table, processor, pipes)
     cache_b, memory_b = served(table, processor)
@@ -103,10 +96,8 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     )
 
 
-def memory_side_s(
-    costs: GroupCosts, processor: Processor, clock_mhz: Array, rows: NDArray[np.intp]
-) -> Array:
-    """Return the time that ``rows`` of ``costs`` need of memories at ``clock_mhz``.
+def memory_side_s(costs: GroupCosts, processor: Processor, clock_mhz: Array) -> Array:
+    """Return the time that ``costs`` need of memories, each at its own ``clock_mhz``.
 
     What is found in the last cache and what is not come one after the other, each at its own
     level's rate. Below its knee the core clock slows the main memory.
@@ -114,8 +105,8 @@ def memory_side_s(
     slowdown = starvation(clock_mhz, processor.timing.memory_knee_mhz)
     cache = processor.last_cache
     scale = processor.default_clock_mhz / clock_mhz if cache.on_core_clock else 1.0
-    found_s, memory_s = costs.found_s[rows] * scale, costs.memory_s[rows] * slowdown
-    return np.maximum(costs.cache_s[rows] * scale, found_s + memory_s)
+    found_s, memory_s = costs.found_s * scale, costs.memory_s * slowdown
+    return np.maximum(costs.cache_s * scale, found_s + memory_s)
 
 
 def kernel_s(core_s: Array, memory_s: Array) -> Array:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.core.power_law import CAP_SHARE
@@ -19,13 +18,11 @@ from joulelab.estimator.pricing.power import (
     waiting_w,
 )
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs
-from joulelab.estimator.pricing.table import WorkTable, tabulate
+from joulelab.estimator.pricing.table import Array, WorkTable, tabulate
 from joulelab.hardware.processor import Family, Processor, ProcessorTiming
 from joulelab.tracing.fusion import Groups, ValueBytes, fused, unfused
 from joulelab.tracing.precision import at_precision, element_b
 from joulelab.tracing.program import Operator, Program, ProgramPhase, TracedModel
-
-Array = NDArray[np.float64]
 
 
 def mode_on(processor: Processor, mode: Mode) -> Mode:
@@ -196,10 +193,7 @@ class Conditions:
 def conditions(
     processor: Processor, mode: Mode, points: Sequence[OperatingPoint], num_devices: int
 ) -> Conditions:
-    """Return the conditions of ``points`` on ``processor``.
-
-    Raises ConfigError if a point is off its range.
-    """
+    """Return the conditions of ``points`` on ``processor``; ConfigError if one is off its range."""
     processor = processor.sharing(num_devices)
     clock_mhz, cap_w = requested(processor, points)
     return Conditions(
@@ -234,10 +228,7 @@ class PhaseRun:
 
     @property
     def roofline_s(self) -> Array:
-        """Least time of one execution at peak rates, per point.
-
-        At the default clock, or at the requested one if that is higher.
-        """
+        """Least time at peak rates, at the default clock or a higher one asked for, per point."""
         least_s: Array = self.costs.peak_s[self.plan.table.sequence].sum() / self.where.overclock
         return least_s
 
@@ -263,10 +254,7 @@ class PhaseRun:
 
 
 def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
-    """Run ``plan``, with ``toggle`` left of the energy of operations and the last cache, 0..1.
-
-    Raises ConfigError if matrix work has a format that the processor lacks.
-    """
+    """Run ``plan``, with ``toggle`` left of the energy of operations and the last cache, 0..1."""
     processor = where.processor
     costs = group_costs(plan.table, processor, where.num_devices)
     if toggle != 1.0:

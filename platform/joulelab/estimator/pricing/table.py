@@ -26,6 +26,7 @@ _REDUCTIONS: tuple[Kind, ...] = ("softmax", "reduction", "norm")
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class WorkTable:
     flop: Array
     element_b: Array  # bytes of one operand of each operator row
     shapes: Shapes  # shapes of the operator rows; ones where there is none
-    has_shape: NDArray[np.bool_]  # whether the operator row is matrix work with a shape of its own
+    has_shape: Flags  # whether the operator row is matrix work with a shape of its own
     member_group: Index  # group row of each membership
     member_row: Index  # operator row of each membership
     read_b: Array
@@ -81,10 +82,7 @@ class WorkTable:
 
 
 def tabulate(program: Program, groups: Groups, *, fused: bool = False) -> WorkTable:
-    """Return the table of ``program`` run in ``groups`` of operators, each one kernel.
-
-    Those that multiply nothing are ``fused`` if PyTorch's compiler wrote them.
-    """
+    """Return the table of ``program`` in ``groups``; ``fused`` if PyTorch's compiler wrote them."""
     training = any(one.stage == "backward" for one in program.operators)
     rows = _Rows(training=training, fused=fused)
     operator_rows = [rows.operator(operator) for operator in program.operators]

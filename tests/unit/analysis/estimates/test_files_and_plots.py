@@ -31,7 +31,7 @@ from joulelab.analysis.table import check_target
 from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.estimator.estimate import HostRange
-from joulelab.estimator.opportunities import Opportunity
+from joulelab.estimator.question import Opportunity
 from joulelab.tracking import durable
 
 

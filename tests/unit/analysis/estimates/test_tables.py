@@ -45,7 +45,7 @@ from joulelab.analysis.estimates.wording import (
     unknown_words,
 )
 from joulelab.estimator.estimate import Confidence, EnergySplit, Event
-from joulelab.estimator.opportunities import Opportunity
+from joulelab.estimator.question import Opportunity
 
 TOO_LARGE = replace(MEMORY, weight_b=92e9)  # 107 GB of 80 GB
 

@@ -3,10 +3,11 @@
 from time import process_time
 
 import pytest
+from estimator_speed import documented_flop
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models import find_model, trace_model
-from joulelab.estimator.models.image_sources import TimmSource, TorchvisionSource, documented_flop
+from joulelab.estimator.models.image_sources import TimmSource, TorchvisionSource
 from joulelab.tracing.program import MATRIX_KINDS
 
 # Documented are operations on noise, with trained weights: all networks detect nothing in it but

@@ -1,11 +1,25 @@
-"""What would save energy, found by estimating the same work again in other ways."""
+"""What would save energy or memory, found by estimating the same work again in other ways."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
 
 from joulelab.core.number_format import BITS
 from joulelab.errors import ConfigError
+from joulelab.estimator.api import Fit, phases_memory
 from joulelab.estimator.estimate import Component, Estimate, Mode
+from joulelab.estimator.pricing import predict
+from joulelab.estimator.question import (
+    Cell,
+    Opportunity,
+    Progress,
+    Question,
+    Tracer,
+    clock_grid,
+    traced,
+)
+from joulelab.hardware.processor import Processor
+from joulelab.tracing.program import TracedModel
 
 Change = Mapping[str, str | int]
 """Settings that differ: ``mode``, ``batch``, ``precision`` or ``sm_clock_mhz``."""
@@ -15,19 +29,8 @@ EstimateAgain = Callable[..., Estimate]
 
 _BATCH_FACTORS = (2, 4, 8, 16)
 _LEAST_SAVING = 0.01
-"""Share of the energy that a change must save to be worth a word."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opportunity:
-    """A change that is predicted to save energy."""
-
-    title: str
-    change: Change
-    energy_saved: float  # share of the energy per unit of work that is saved, 0..1
-    # Share of the time per unit of work that is saved; negative where the change costs time.
-    time_saved: float
-    reason: str
+"""Share of the energy, or of the peak, that a change must save to be worth a word."""
+_CLOCKS_TO_TRY = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,47 @@ class _Lever:
     changes: tuple[Change, ...]
     title: Callable[[Estimate], str]
     reason: Callable[[Estimate, Estimate], str]
+
+
+def with_opportunities(question: Question, cell: Cell, *, progress: Progress | None = None) -> Cell:
+    """Return ``cell`` with what would save energy, found by predicting it again in other ways."""
+    found = cell.estimate
+    if found is None:
+        return cell
+    tracer = Tracer(question, progress)
+
+    def again(**change: str | int) -> Estimate:
+        changed = replace(
+            cell,
+            precision=str(change.get("precision", cell.precision)),
+            batch=int(change.get("batch", cell.batch)),
+        )
+        point = question.point
+        if "sm_clock_mhz" in change:
+            point = replace(point, sm_clock_mhz=int(change["sm_clock_mhz"]))
+        return predict.estimate(
+            tracer.of(changed),
+            changed.processor,
+            mode=cast("Mode", change.get("mode", found.mode)),
+            point=point,
+            num_devices=question.num_devices,
+        )
+
+    best_mhz = _frugal_clock(question, tracer.of(cell), cell.processor)
+    return replace(cell, opportunities=opportunities(found, again, clocks_mhz=(best_mhz,)))
+
+
+def _frugal_clock(question: Question, traced: TracedModel, processor: Processor) -> int:
+    """Return the clock of the grid at which ``traced`` needs least energy."""
+    clocks = clock_grid(processor, num=_CLOCKS_TO_TRY)
+    found = predict.totals(
+        traced,
+        [processor],
+        mode=question.mode,
+        points=[replace(question.point, sm_clock_mhz=clock) for clock in clocks],
+        num_devices=question.num_devices,
+    )
+    return clocks[int(found.total_energy_j[0].argmin())]
 
 
 def opportunities(
@@ -182,3 +226,66 @@ def _slack(estimate: Estimate) -> float:
         if group.bound in ("memory", "launch")
     )
     return bound_s / estimate.latency_s
+
+
+_TITLES = {
+    "checkpointed": "Gradient checkpointing of repeated blocks",
+    "in-place": "Activation functions in place",
+}
+_STATES = {
+    "SGD with momentum": (0.5, "one value of state per parameter, not two"),
+    "SGD without momentum": (1.0, "no state, not two values per parameter"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHint:
+    """A change that is predicted to save memory."""
+
+    title: str
+    saved_b: float  # bytes of the peak of the phase that needs most
+    reason: str
+
+
+def memory_hints(question: Question, fit: Fit, *, progress: Progress) -> tuple[MemoryHint, ...]:
+    """Return what saves memory of ``fit``, the most first, each on its own.
+
+    Changes of the network are traced, those of the optimizer counted; AdamW is what is traced. A
+    change that the network does not allow, as in-place work on what the backward pass needs, is
+    left out.
+    """
+    found = [*_of_network(question, fit, progress), *_of_optimizer(fit)]
+    least_b = _LEAST_SAVING * fit.worst.peak_b
+    worthwhile = [hint for hint in found if hint.saved_b >= least_b]
+    return tuple(sorted(worthwhile, key=lambda hint: -hint.saved_b))
+
+
+def _of_network(question: Question, fit: Fit, progress: Progress) -> Iterator[MemoryHint]:
+    remedies: Sequence[str] = ("checkpointed", "in-place") if question.training else ("in-place",)
+    usual = _operators(_traced(question, fit))
+    for remedy in remedies:
+        progress(f"Tracing {fit.model}, {remedy}")
+        try:
+            changed = _traced(question, fit, remedy)
+        except ConfigError:
+            continue
+        phases = phases_memory(changed, fit.processor)
+        peak_b = max(memory.peak_b for memory in phases.values())
+        kernels = _operators(changed) / usual
+        cost = f"{kernels - 1:+.0%} kernels, which compute again" if kernels != 1 else "same work"
+        yield MemoryHint(title=_TITLES[remedy], saved_b=fit.worst.peak_b - peak_b, reason=cost)
+
+
+def _traced(question: Question, fit: Fit, remedy: str = "") -> TracedModel:
+    return traced(question, fit.model, precision=fit.precision, batch=fit.batch, remedy=remedy)
+
+
+def _operators(model: TracedModel) -> int:
+    return sum(len(phase.program.operators) * phase.count for phase in model.phases)
+
+
+def _of_optimizer(fit: Fit) -> Iterator[MemoryHint]:
+    for name, (share, reason) in _STATES.items():
+        yield MemoryHint(
+            title=f"{name}, not AdamW", saved_b=share * fit.worst.optimizer_b, reason=reason
+        )
