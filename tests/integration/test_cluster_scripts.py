@@ -22,11 +22,11 @@ from joulelab.guard.settings import GuardSettings
 from joulelab.tracking.store import ResultStore, study_folders
 
 ROOT = Path(__file__).parents[2]
-SWEEP = ["experiments/dvfs_sweep.py", "gemm", "--every", "40", "--repeats", "1", "--num-gpus", "2"]
-NUM_TRIALS = 7  # the default clock, every 40th of 110 and the lowest, and a sentinel for each GPU
+SWEEP = ["experiments/dvfs_sweep.py", "gemm", "--every", "40", "--repeats", "1", "--num-gpus", "1"]
+NUM_TRIALS = 6  # the default clock, every 40th of 110 and the lowest, and a sentinel for the GPU
 
 UNTRACKED = ["--tracking-uri", "none"]
-LONG_SWEEP = [*(word.replace("1", "500") for word in SWEEP), *UNTRACKED]
+LONG_SWEEP = [*SWEEP, "--repeats", "500", *UNTRACKED]
 
 # SLURM's commands as far as ray.sbatch needs them: a step of one leader per node, on this machine.
 SRUN = """for script; do :; done
@@ -339,12 +339,12 @@ def make_job(place, environment, program, patient=False):
 
 @pytest.fixture
 def allocation(place, environment):
-    """What a shell holds in an allocation of two nodes."""
+    """What a shell holds in an allocation of one node."""
     install(place, srun=SRUN, scancel=SCANCEL, scontrol=SCONTROL)
     return environment | {
         "PATH": f"{place / 'bin'}:{environment['PATH']}",
         "SLURM_JOB_ID": "7",
-        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_JOB_NUM_NODES": "1",
         "SLURM_SUBMIT_DIR": str(ROOT),
     }
 
@@ -448,9 +448,11 @@ def test_a_job_that_ends_as_it_should_leaves_restoring_to_its_nodes(place, envir
 def test_a_node_that_dies_ends_neither_the_study_nor_the_other_nodes(place, allocation):
     """It ended all nodes, and those that were well kept the clocks that they had."""
     results = place / "results"
-    sweep = [*SWEEP, "--repeats", "6", "--results-dir", f"{results}", "--store", f"{place}/gpus"]
+    sweep = [*SWEEP, "--repeats", "6", "--num-gpus", "2"]
+    sweep += ["--results-dir", f"{results}", "--store", f"{place}/gpus"]
     profile = ". cluster/sites/h100-build.sh; GPU_PRODUCT=h200"  # what is simulated
     job = ["bash", "-c", f"{profile}; exec bash cluster/ray.sbatch {' '.join(sweep)}"]
+    allocation["SLURM_JOB_NUM_NODES"] = "2"
     with (place / "job.log").open("w") as log:
         job = subprocess.Popen(job, cwd=ROOT, env=allocation, stdout=log, stderr=log)
         wait_for_measurements(results, count=4)

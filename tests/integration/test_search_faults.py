@@ -56,6 +56,7 @@ def valid_trials(store):
     return Counter(m.trial for m in store.read() if m.valid)
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_search_goes_on_when_its_actor_and_tunes_trials_die_and_measures_nothing_twice(search):
     killed = {}
 
@@ -207,6 +208,7 @@ def other_node(cluster, short_folder):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_process")
 def test_a_search_goes_on_when_a_node_vanishes_and_others_look_for_gpus_elsewhere(
     search, other_node, tmp_path
 ):
