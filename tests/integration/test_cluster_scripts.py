@@ -448,7 +448,7 @@ def test_a_job_that_ends_as_it_should_leaves_restoring_to_its_nodes(place, envir
 def test_a_node_that_dies_ends_neither_the_study_nor_the_other_nodes(place, allocation):
     """It ended all nodes, and those that were well kept the clocks that they had."""
     results = place / "results"
-    sweep = [*SWEEP, "--repeats", "6", "--num-gpus", "2"]
+    sweep = [*SWEEP, *UNTRACKED, "--repeats", "6", "--num-gpus", "2"]
     sweep += ["--results-dir", f"{results}", "--store", f"{place}/gpus"]
     profile = ". cluster/sites/h100-build.sh; GPU_PRODUCT=h200"  # what is simulated
     job = ["bash", "-c", f"{profile}; exec bash cluster/ray.sbatch {' '.join(sweep)}"]
