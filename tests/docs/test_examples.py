@@ -79,7 +79,7 @@ def training(folder):
     }
 
 
-SMALLER = {"every": 40, "num_trials": 12, "num_samples": 4, "max_concurrent_trials": 2}
+SMALLER = {"every": 40, "num_trials": 12, "num_samples": 3, "max_concurrent_trials": 1}
 
 
 def smaller(code):

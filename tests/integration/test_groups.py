@@ -1,5 +1,7 @@
 """Trials that take two GPUs, on actors of a Ray cluster."""
 
+from dataclasses import replace
+
 import pytest
 from actor_fixtures import QUICK
 from mlflow import MlflowClient
@@ -34,7 +36,8 @@ def test_a_sweep_over_pairs_adds_up_their_boards_and_goes_on_where_it_ended(
     lab, guard_socket, store_uri
 ):
     knobs = {"model": "tiny", "tensor_parallel": 2}
-    first = joulelab.sweep("llama", clocks_mhz=CLOCKS_MHZ, repeats=1, knobs=knobs, lab=lab)
+    one = replace(lab, num_gpus=2)
+    first = joulelab.sweep("llama", clocks_mhz=CLOCKS_MHZ, repeats=1, knobs=knobs, lab=one)
     before = {measurement.measurement_id for measurement in first.measurements}
 
     again = joulelab.sweep("llama", clocks_mhz=CLOCKS_MHZ, repeats=2, knobs=knobs, lab=lab)

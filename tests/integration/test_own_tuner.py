@@ -100,7 +100,7 @@ def test_a_scheduler_of_tunes_ends_trials_whose_first_repeats_are_poor(lab, tmp_
     asha = ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2)
 
     with measuring("gemm", lab=lab, repeats=4) as trainable:
-        how = {"scheduler": asha, "max_concurrent_trials": 2}
+        how = {"scheduler": asha, "max_concurrent_trials": 1}
         grid = tuner_of(trainable, tmp_path, param_space=space, how=how).fit()
 
     repeats = Counter(m.configuration.point.sm_clock_mhz for m in valid(lab))
@@ -132,7 +132,7 @@ def test_a_strategy_of_ours_searches_in_a_tuner_of_ones_own(lab, tmp_path):
 
     with measuring("gemm", lab=lab) as trainable:
         how = {"search_alg": StrategySearcher(problem), "num_samples": 8}
-        how |= {"max_concurrent_trials": 2}
+        how |= {"max_concurrent_trials": 1}
         grid = tuner_of(trainable, tmp_path, how=how).fit()
 
     asked = [result.config["sm_clock_mhz"] for result in grid]

@@ -56,6 +56,7 @@ def valid_trials(store):
     return Counter(m.trial for m in store.read() if m.valid)
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_search_goes_on_when_its_actor_and_tunes_trials_die_and_measures_nothing_twice(search):
     killed = {}
 
@@ -83,37 +84,37 @@ def test_a_search_goes_on_when_its_actor_and_tunes_trials_die_and_measures_nothi
     assert all(outcome.figures for outcome in strategy.told)
 
 
-def test_what_goes_wrong_in_tune_ends_the_search_with_a_message_and_it_goes_on(search, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr("ray.tune.Tuner.fit", fail)
-        with pytest.raises(DeviceError, match=r"Tune failed: no luck. .* --study test to go on"):
-            search(Scripted(CANDIDATES))
-
-    summary, _ = search(Scripted(CANDIDATES))
-
-    assert summary.study.complete
-
-
-@pytest.mark.parametrize("where", ["Tuner.fit", "on_trial_complete"])
-def test_a_search_whose_tune_hangs_ends_with_a_message_and_it_goes_on(search, monkeypatch, where):
-    """Before it starts anything, and once all is measured: it waited for ever."""
+@pytest.mark.usefixtures("one_process")
+def test_what_fails_or_hangs_in_tune_ends_the_search_with_a_message_and_it_goes_on(
+    search, monkeypatch
+):
+    """Before Tune starts anything, and once all is measured: a search waited for ever."""
     hangs, waited = threading.Event(), []
 
+    def fail(tuner):
+        raise RuntimeError("no luck")
+
     def hang(*arguments, **how):
-        waited.append(where)
+        waited.append(how)
         hangs.wait(120)
+
+    def end_with(complaint):
+        with pytest.raises(DeviceError, match=rf"{complaint}.* --study test to go on"):
+            search(Scripted(CANDIDATES))
 
     with monkeypatch.context() as patch:
         for name, value in {"MOST_IDLE_S": 5.0, "END_S": 1.0}.items():
             patch.setattr(experiment, name, value)
-        if where == "Tuner.fit":
-            patch.setattr("ray.tune.Tuner.fit", hang)
-        else:
-            patch.setattr(experiment.QueueSearcher, "on_trial_complete", hang)
-        with pytest.raises(DeviceError, match=r"within 5 s: it hangs. .* --study test to go on"):
-            search(Scripted(CANDIDATES))
-        hangs.set()
-    assert waited
+        with monkeypatch.context() as at_start:
+            at_start.setattr("ray.tune.Tuner.fit", fail)
+            end_with("Tune failed: no luck")
+            at_start.setattr("ray.tune.Tuner.fit", hang)
+            end_with("within 5 s: it hangs")
+        assert len(waited) == 1
+        patch.setattr(experiment.QueueSearcher, "on_trial_complete", hang)
+        end_with("within 5 s: it hangs")
+    assert len(waited) > 1
+    hangs.set()
 
     summary, store = search(Scripted(CANDIDATES))
 
@@ -121,15 +122,13 @@ def test_a_search_whose_tune_hangs_ends_with_a_message_and_it_goes_on(search, mo
     assert sorted(valid_trials(store).values()) == [1] * len(CANDIDATES)
 
 
+@pytest.mark.usefixtures("one_process")
 def test_what_a_strategy_may_not_ask_for_ends_the_search_with_what_is_wrong(search):
     with pytest.raises(ConfigError, match="one of the device's 110 clocks, got 1000"):
         search(Scripted([gemm(990), gemm(1000)]))
 
 
-def fail(tuner):
-    raise RuntimeError("no luck")
-
-
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 def test_a_search_survives_a_locked_mlflow_and_a_resumed_one_delivers_each_trial_once(
     search, tmp_path, store_uri
@@ -161,6 +160,7 @@ def test_a_search_survives_a_locked_mlflow_and_a_resumed_one_delivers_each_trial
     assert len({parent for _, parent in nested}) == 1
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_full_disk_ends_a_search_with_a_message_and_it_goes_on_once_there_is_room(search):
     """The file system refuses what is longer than a limit, as a full one refuses anything."""
 
@@ -208,6 +208,7 @@ def other_node(cluster, short_folder):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_process")
 def test_a_search_goes_on_when_a_node_vanishes_and_others_look_for_gpus_elsewhere(
     search, other_node, tmp_path
 ):

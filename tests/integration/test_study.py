@@ -177,19 +177,16 @@ def test_results_that_cannot_be_stored_end_a_study(study, tmp_path):
 
 
 def test_a_gpu_whose_actor_keeps_dying_is_set_aside_and_the_rest_go_on(study):
-    events, victim = [], "SIM-h200_sxm-0"
-
-    def is_back(row, killed_pid):
-        return row["State"] == "ALIVE" and row["Pid"] != killed_pid
+    victim = "SIM-h200_sxm-0"
 
     def kill_always(event):
-        events.append(event)
         if isinstance(event, TrialStarted) and event.uuid == victim:
-            killed = kill_actor_of(victim)
+            kill_actor_of(victim)
             # Until it is back: the other GPU would do all the trials meanwhile.
-            until(lambda: is_back(row_of(victim), killed.pid), 60.0)
+            actor = ray.get_actor(f"joulelab:{victim}", namespace=NAMESPACE)
+            ray.get(actor.ready.remote(), timeout=60)
 
-    many = trials(repeats=6)  # the other GPU does several while this one comes back
+    many = trials(repeats=3)  # the other GPU does those that it has while this one comes back
     summary, _ = study(many, num_gpus=2, procedure=LONG, on_event=kill_always)
 
     assert summary.complete
@@ -204,7 +201,7 @@ def test_a_lost_device_leaves_an_invalid_measurement_and_the_rest_go_on(study, t
         if isinstance(event, TrialStarted) and event.uuid == victim:
             DriverStore(tmp_path / "driver").state(victim).inject(Fault(kind="lost"))
 
-    summary, store = study(trials(repeats=2), num_gpus=2, procedure=LONG, on_event=lose)
+    summary, store = study(trials(), num_gpus=2, procedure=LONG, on_event=lose)
 
     lost = [m for m in store.read() if not m.valid]
     assert {f.reason for m in lost for f in m.findings} == {"device_lost"}

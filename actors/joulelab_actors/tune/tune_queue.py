@@ -20,7 +20,8 @@ from joulelab.study.outcomes import result_of
 from joulelab.study.resume import History
 from joulelab.study.search_queue import Check, Search, SearchQueue
 from joulelab.tracking.study import ChartPoint
-from joulelab_actors.tune.trainable import Ask, Result, configuration_of, start_exchange
+from joulelab_actors.tune.exchange import Ask, Result, start_exchange
+from joulelab_actors.tune.trainable import configuration_of
 from joulelab_actors.tune.turnover import TRIALS_PER_GPU, Key, Turnover, key_of, num_processes
 
 MOST_FAILED = 20

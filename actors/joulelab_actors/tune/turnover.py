@@ -15,7 +15,7 @@ from math import inf
 from joulelab.core.configuration import Configuration
 from joulelab.core.trial import Trial
 from joulelab.errors import DeviceError
-from joulelab_actors.tune.trainable import Result
+from joulelab_actors.tune.exchange import Result
 
 Key = tuple[Configuration, int]
 """A configuration and the number of its repeat: what a study measures once."""

@@ -100,7 +100,8 @@ def note(
 
 def tidy(axes: Axes, title: str, unit: str, x_label: str) -> None:
     """Give ``axes`` a title where the eye starts, a quiet grid, and no box."""
-    axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold", pad=16)
+    # A place of its own: else ticks are laid out once more to see whether the title meets any.
+    axes.set_title(title, loc="left", y=1.0, fontsize=10.5, fontweight="bold", pad=16)
     note(axes, unit, (0, 1), (0, 5), xycoords="axes fraction")
     axes.set_xlabel(x_label, fontsize=8.5)
     axes.grid(color=GRID, linewidth=0.8)
@@ -238,7 +239,7 @@ def panel_figure(draw: Callable[[Axes], None]) -> Figure:
     axes = figure.add_subplot()
     draw(axes)
     title = axes.get_title(loc="left")
-    axes.set_title(title, loc="left", fontsize=8, fontweight="bold", pad=16)
+    axes.set_title(title, loc="left", y=1.0, fontsize=8, fontweight="bold", pad=16)
     return figure
 
 

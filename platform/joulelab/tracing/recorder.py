@@ -28,7 +28,7 @@ from joulelab.tracing.calls import Call, tensors_in
 from joulelab.tracing.gpu_choices import gpu_choices, unfused_on_gpu
 from joulelab.tracing.operators import Describer, Storage, Storages
 from joulelab.tracing.program import Operator, Stage, within_region
-from joulelab.tracing.repeated_calls import RepeatedCalls
+from joulelab.tracing.repeated_calls import RepeatedCalls, unprofiled
 
 
 class ModulePath:
@@ -146,7 +146,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> object:
-        kwargs = kwargs or {}
+        with unprofiled():
+            return self._dispatched(func, args, kwargs or {})
+
+    def _dispatched(
+        self, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> object:
         if func.namespace == "prim":
             return func(*args, **kwargs)
         unfused = self._unfused(func, args)

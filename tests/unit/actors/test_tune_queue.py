@@ -13,7 +13,8 @@ from joulelab.study.budget import Budget
 from joulelab.study.events import DeviceQuarantined
 from joulelab.study.resume import History
 from joulelab.study.search_queue import Search, Sentinel
-from joulelab_actors.tune.trainable import Ask, config_of, configuration_of
+from joulelab_actors.tune.exchange import Ask
+from joulelab_actors.tune.trainable import config_of, configuration_of
 from joulelab_actors.tune.tune_queue import MOST_FAILED, TuneQueue
 from joulelab_actors.tune.turnover import MOST_BEHIND, MOST_PROCESSES, Pulse, name_of
 
