@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.cli.estimator.processors import Processors
+from joulelab.cli.processors import Processors
 from joulelab.cli.selection import find_addresses
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity, DeviceState
 from joulelab.devices.base import Device

@@ -1,30 +1,38 @@
-"""``joulelab estimate`` and its kin: what models cost on devices, before anything runs."""
+"""``joulelab estimate`` and ``memory``: what models cost on devices, before anything runs."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from rich.console import RenderableType
 from rich.text import Text
-from typing_extensions import override
 
-from joulelab.analysis.estimates.detail import detail
-from joulelab.analysis.estimates.export import SUFFIXES, to_json, write_cells
+from joulelab.analysis.estimates.detail import (
+    detail,
+    fit_sentence,
+    fits_table,
+    hints_table,
+    memory_table,
+)
+from joulelab.analysis.estimates.export import (
+    SUFFIXES,
+    Answer,
+    to_json,
+    write_answer,
+    write_cells,
+)
 from joulelab.analysis.estimates.kernels import event_table, group_table
 from joulelab.analysis.estimates.overview import answers, overview
-from joulelab.analysis.estimates.wording import cell_name
-from joulelab.analysis.table import check_target
+from joulelab.analysis.estimates.wording import asked, cell_name
+from joulelab.analysis.table import Frame, check_target
 from joulelab.cli import words
 from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.core.point import OperatingPoint
-from joulelab.errors import ConfigError
-from joulelab.estimator.api import matrix, with_opportunities
+from joulelab.estimator.api import Fit, fits, matrix, with_opportunities
 from joulelab.estimator.estimate import Mode
+from joulelab.estimator.memory_hints import memory_hints
 from joulelab.estimator.question import Cell, Question
-from joulelab.hardware.power_modes import find_processor
-from joulelab.hardware.processor import Family
 
 MAX_ROWS = 20
 
@@ -188,83 +196,84 @@ class Estimate(Asking):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyEstimate(Estimate):
-    """An estimate down to architectural events, on devices of one family.
+class Answering(Asking):
+    """A question whose answer is a few sentences and tables.
 
     Attributes:
-        events: Break energies down to architectural events.
+        out: Write a file as well: .json, .csv, .md or .html.
     """
 
-    family: ClassVar[Family]
+    out: Path | None = None
 
-    events: bool = True
-
-    @override
-    def predict(self) -> tuple[Cell, ...]:
-        for name in words.names(self.device, "device"):
-            found = find_processor(name).family
-            if found != self.family:
-                raise ConfigError(
-                    f"{name} is a {found.upper()} and this command is for {self.family.upper()}s; "
-                    f"use `joulelab estimate-{found}`."
-                )
-        return Estimate.predict(self)
+    def give(self, answer: Answer, shown: Sequence[RenderableType]) -> None:
+        """Print sentences and what is ``shown`` below them, and write the file."""
+        sentences = [Text(sentence, style="bold") for sentence in answer.sentences]
+        self.show(answer.content, lambda: [*sentences, *shown])
+        if self.out is not None:
+            write_answer(answer, self.out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateCpu(FamilyEstimate):
-    """Predict models on CPUs, down to the events of a stored program.
-
-    Its pipeline, register file, caches and memory, scalar, vector and matrix units, branches.
+class Memory(Answering):
+    """Show the memory that models need: parts, timeline, and the largest batch that fits.
 
     Attributes:
-        device: CPUs that `joulelab processors --family cpu` lists.
+        quick: Do not look for what would save memory, which needs some more traces.
+        max_memory_b: Most memory of each device, for the exit code; by default all that it has.
     """
 
-    family: ClassVar[Family] = "cpu"
-    device: words.Names = "xeon_8490h"
+    quick: bool = False
+    max_memory_b: float | None = None
+
+    def run(self) -> int:
+        """Trace, print and write; 1 if something does not fit, or is above the limit."""
+        check_target(self.out, *SUFFIXES)
+        limits = {"memory": self.max_memory_b}
+        words.check_limits(limits)
+        question = self.question()
+        with progress() as report:
+            found = fits(question, progress=report)
+            is_one = len(found) == 1 and not self.quick
+            hints = memory_hints(question, found[0], progress=report) if is_one else ()
+        answer = Answer(
+            content={
+                "memory": [_fit_fields(fit) for fit in found],
+                "hints": [asdict(hint) for hint in hints],
+            },
+            frame=Frame.of([row for fit in found for row in _fit_rows(fit)]),
+            sentences=[fit_sentence(fit) for fit in found],
+            tables=[fits_table(found), *([hints_table(hints)] if hints else [])],
+        )
+        phases = found[0].phases.items()
+        in_full = [part for each in phases for part in (Text(), memory_table(*each))]
+        below = [part for table in answer.tables[1:] for part in (Text(), table)]
+        self.give(answer, answer.tables if len(found) > 1 else [*in_full, *below])
+        above = [words.over({"memory": fit.worst.peak_b}, limits) for fit in found]
+        for fit, reasons in zip(found, above, strict=True):
+            for reason in reasons:
+                print(f"{fit.model} on {fit.processor.key}: {reason}.", file=sys.stderr)
+        return int(any(above) or not all(fit.worst.fits for fit in found))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateGpu(FamilyEstimate):
-    """Predict models on GPUs, down to the events of SIMT execution.
-
-    Its tensor and vector units, register file, shared memory, L2 and memory, scheduling,
-    divergence, coalescing, barriers, launches.
-
-    Attributes:
-        device: GPUs that `joulelab processors --family gpu` lists.
-    """
-
-    family: ClassVar[Family] = "gpu"
-    device: words.Names = "h200_sxm"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateTpu(FamilyEstimate):
-    """Predict models on TPUs, down to the events of systolic arrays.
-
-    Its arrays, weight tiles, activation stream, accumulators, unified buffer, vector and scalar
-    units, control, filling and draining.
-
-    Attributes:
-        device: TPUs that `joulelab processors --family tpu` lists.
-    """
-
-    family: ClassVar[Family] = "tpu"
-    device: words.Names = "tpu_v4"
+def _fit_rows(fit: Fit) -> Iterator[Mapping[str, object]]:
+    for phase, memory in fit.phases.items():
+        parts = asdict(memory)
+        del parts["timeline_b"]
+        yield {
+            **asked(fit),
+            "phase": phase,
+            **parts,
+            "peak_b": memory.peak_b,
+            "fits": int(memory.fits),
+            "largest_batch": fit.largest_batch,
+        }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateKpu(FamilyEstimate):
-    """Predict models on KPUs, down to the events of domain flow; projected, without silicon.
-
-    Its tiles, tokens in and out, local and shared memories, network on chip, streamers and DMA,
-    the loading of programs.
-
-    Attributes:
-        device: KPUs that `joulelab processors --family kpu` lists.
-    """
-
-    family: ClassVar[Family] = "kpu"
-    device: words.Names = "kpu_t256"
+def _fit_fields(fit: Fit) -> dict[str, object]:
+    return {
+        **asked(fit),
+        "fits": fit.worst.fits,
+        "peak_b": fit.worst.peak_b,
+        "largest_batch": fit.largest_batch,
+        "phases": {name: asdict(memory) for name, memory in fit.phases.items()},
+    }

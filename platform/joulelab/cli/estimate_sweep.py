@@ -2,19 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import RenderableType
 from rich.table import Table
-from rich.text import Text
 
-from joulelab.analysis.estimates.export import SUFFIXES, Answer, write_answer
+from joulelab.analysis.estimates.export import SUFFIXES, Answer
 from joulelab.analysis.estimates.wording import asked, differing, value_of
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import BEST, EQUAL, Frame, check_target, numbers, quiet_table, words
-from joulelab.cli.estimator.estimate import Asking
+from joulelab.cli.estimate import Answering
 from joulelab.cli.terminal import progress
 from joulelab.cli.words import numbers as whole_numbers
 from joulelab.core.bounds import MOST_MHZ, check_range
@@ -23,24 +20,6 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.question import Curve, sweep
 from joulelab.objectives import OBJECTIVES, without_quality
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answering(Asking):
-    """A question whose answer is a few sentences and tables.
-
-    Attributes:
-        out: Write a file as well: .json, .csv, .md or .html.
-    """
-
-    out: Path | None = None
-
-    def give(self, answer: Answer, shown: Sequence[RenderableType]) -> None:
-        """Print sentences and what is ``shown`` below them, and write the file."""
-        sentences = [Text(sentence, style="bold") for sentence in answer.sentences]
-        self.show(answer.content, lambda: [*sentences, *shown])
-        if self.out is not None:
-            write_answer(answer, self.out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
