@@ -5,9 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from joulelab.analysis.attributed.page import icicle_figure, page, write_all
+from joulelab.analysis.attributed.page import depth_figure, icicle_figure, page, write_all
 from joulelab.analysis.attributed.records import content, frame
-from joulelab.analysis.attributed.stacks import depth_figure
 from joulelab.analysis.attributed.table import closure_words, component_table, text
 from joulelab.analysis.table import plain_cells
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED

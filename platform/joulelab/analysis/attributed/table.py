@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 
 from rich.console import Console, RenderableType
-from rich.table import Column, Table
+from rich.table import Table
 
 from joulelab.analysis.quantities import brief, counted, decimals_for, si_scale
 from joulelab.analysis.table import numbers, plus_minus, quiet_table, words
@@ -109,37 +109,33 @@ def text(found: Attribution) -> str:
     return console.export_text()
 
 
-def share_table(phase: Phase, shares: Sequence[Share], head: str) -> Table:
-    """Return a table of parts of a phase, per unit of its work, all in one unit."""
-    columns, decimals, scale = _columns(phase)
-    table = quiet_table(*words(head), *columns)
-    for share in shares:
-        table.add_row(*_cells(phase, share, scale, decimals), style=_style(share))
-    return table
+def share_table(
+    phase: Phase, shares: Sequence[Share], head: str, boards: Sequence[Phase] = ()
+) -> Table:
+    """Return a table of parts of a phase, per unit of its work, all in one unit.
 
-
-def _columns(phase: Phase, boards: Sequence[str] = ()) -> tuple[list[Column], int, float]:
-    """Return the columns of numbers, the decimals of energies, and the scale of their unit."""
+    The same components of ``boards`` stand beside the whole.
+    """
     whole_j = phase.energy_j / phase.profile.work
     scale, prefix = si_scale([whole_j])
-    energy = f"{prefix}J/{phase.unit}"
-    columns = numbers(energy, *boards, "share", "time", "power", "calls", "estimate")
-    return columns, decimals_for(scale * whole_j, digits=4), scale
+    decimals = decimals_for(scale * whole_j, digits=4)
+    of_boards = [{share.name: share for share in board.by_component} for board in boards]
+    heads = [f"{prefix}J/{phase.unit}", *(f"GPU {rank}" for rank in range(len(boards)))]
+    table = quiet_table(
+        *words(head), *numbers(*heads, "share", "time", "power", "calls", "estimate")
+    )
+    for share in shares:
+        name, energy, *others = _cells(phase, share, scale, decimals)
+        own = [board.get(share.name) for board in of_boards]
+        apart = [_energy(phase, each, scale, decimals) if each else "" for each in own]
+        style = "dim" if share.name in (GAPS, UNEXPLAINED) else ""
+        table.add_row(name, energy, *apart, *others, style=style)
+    return table
 
 
 def component_table(phase: Phase) -> Table:
     """Return the components of a phase; of several boards each beside the whole."""
-    if not phase.boards:
-        return share_table(phase, phase.by_component, "component")
-    of_boards = [{share.name: share for share in board.by_component} for board in phase.boards]
-    columns, decimals, scale = _columns(phase, [f"GPU {rank}" for rank in range(len(of_boards))])
-    table = quiet_table(*words("component"), *columns)
-    for share in phase.by_component:
-        name, energy, *others = _cells(phase, share, scale, decimals)
-        own = [board.get(share.name) for board in of_boards]
-        apart = [_energy(phase, each, scale, decimals) if each else "" for each in own]
-        table.add_row(name, energy, *apart, *others, style=_style(share))
-    return table
+    return share_table(phase, phase.by_component, "component", phase.boards)
 
 
 def context_table(contexts: Mapping[int, Phase]) -> Table:
@@ -209,7 +205,3 @@ def _cells(phase: Phase, share: Share, scale: float, decimals: int) -> list[str]
 def _energy(phase: Phase, share: Share, scale: float, decimals: int) -> str:
     each = scale / phase.profile.work
     return plus_minus(each * share.energy_j, each * share.energy_u_j, decimals)
-
-
-def _style(share: Share) -> str:
-    return "dim" if share.name in (GAPS, UNEXPLAINED) else ""
