@@ -9,12 +9,12 @@ from pathlib import Path
 from joulelab.analysis.course_plot import courses_figure
 from joulelab.analysis.methods import methods_paragraph
 from joulelab.analysis.plots import can_plot, phase_figure, phase_panels
-from joulelab.analysis.products import side_by_side
-from joulelab.analysis.products_report import (
+from joulelab.analysis.products import (
     PRODUCTS,
     closings,
     products_frame,
     products_sentences,
+    side_by_side,
 )
 from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.style import panel_figure

@@ -54,7 +54,7 @@ def sweep_listing(phase: PhaseResult) -> Listing[SweepRow, Measured]:
         quantities=partial(_quantities, phase),
         line=lambda row: Line(
             mark=_place(row) + ("^" if row.power_capped else " "),
-            named=[_clock(row)],
+            named=[clock_words(row)],
             found=(row, row.figures) if row.figures else None,
             why=row.reasons[0] if row.reasons else "not compared",
         ),
@@ -163,7 +163,8 @@ def _place(row: SweepRow) -> str:
     return "*" if row.is_recommended else "<" if row.is_lowest else "=" if row.in_set else " "
 
 
-def _clock(row: SweepRow) -> str:
+def clock_words(row: SweepRow) -> str:
+    """Write the clock of a row, or its whole point where it sets more than that."""
     point = row.point
     if point.is_default:
         seen = row.observed_clock_mhz

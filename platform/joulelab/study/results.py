@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from joulelab.analysis.products import side_by_side
-from joulelab.analysis.products_report import products_sentences
+from joulelab.analysis.products import products_sentences, side_by_side
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import score_words, sentence
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow

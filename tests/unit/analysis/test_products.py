@@ -9,8 +9,7 @@ from rich.console import Console
 from synthetic_results import DEFAULT_MHZ, board, energy_j, header, measurement, power_w, time_s
 
 from joulelab.analysis.conclude import conclude_sweep, report_of
-from joulelab.analysis.products import side_by_side
-from joulelab.analysis.products_report import products_notes, products_sentence
+from joulelab.analysis.products import products_notes, products_sentence, side_by_side
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
