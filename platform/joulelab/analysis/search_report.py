@@ -40,7 +40,7 @@ def search_report(
 ) -> StudyReport:
     """Put a search into words, tables and plots; ``runs`` are of single measurements."""
     settings = dict(header.settings) if header else {}
-    can_plot = search_plot.can_plot_search(result)
+    drawn = search_plot.FIGURES if search_plot.can_plot_search(result) else {}
     return StudyReport(
         title=recommendation(result.answer, result.problem).replace(" %", f"{_JOINED}%"),
         answer=Answer(
@@ -51,12 +51,8 @@ def search_report(
         ),
         table=TABLE,
         frame=search_frame(result),
-        figures={
-            stem: partial(draw, result) for stem, draw in search_plot.FIGURES.items() if can_plot
-        },
-        panels={
-            stem: partial(draw, result) for stem, draw in search_plot.PANELS.items() if can_plot
-        },
+        figures={stem: partial(draw, result) for stem, draw in drawn.items()},
+        panels={stem: partial(search_plot.paper_figure, result, stem) for stem in drawn},
         sections=[_section(result, measurements, settings, traces)],
         measurements=measurements,
         header=header,
