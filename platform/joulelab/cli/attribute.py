@@ -18,7 +18,7 @@ from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share
 from joulelab.attribution.session import Asked, Session
 from joulelab.cli.measure import control_of
 from joulelab.cli.program_options import ClockOptions
-from joulelab.cli.selection import choose_address, choose_group
+from joulelab.cli.selection import OneGpu, choose_group
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress
 from joulelab.core.configuration import Configuration
@@ -41,7 +41,7 @@ Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attribute(ClockOptions, Printing, Generic[Settings]):
+class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
     """Attribute the energy of a network to its components, layers, operators and kernels.
 
     Attributes:
@@ -56,13 +56,8 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
         out: Write a page (.html) or all parts as numbers (.csv) to this file.
         layers: Print the layers too.
         kernels: Print the kernels too that take most.
-        device: How to talk to the GPU: nvml, dcgm, smi or simulated; auto takes the best that
-            finds one.
-        uuid: Which GPU; by default the only one, or the first.
         gpus_per_trial: GPUs that share every layer of the program, the first ones there; the
             workload's --tensor-parallel says as many.
-        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
-        store: Folder of driver state, for devices that are not hardware.
         procedure: How the whole is measured.
     """
 
@@ -74,11 +69,7 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
     out: Path | None = None
     layers: bool = False
     kernels: bool = False
-    device: str = "auto"
-    uuid: str | None = None
     gpus_per_trial: int = 1
-    gpu: str | None = None
-    store: str | None = None
     procedure: Procedure = field(default_factory=Procedure)
 
     def run(self) -> int:
@@ -119,8 +110,7 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
 
     def _addresses(self) -> tuple[DeviceAddress, ...]:
         if self.gpus_per_trial == 1:
-            address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
-            return (address,)
+            return (self.address(),)
         if self.uuid is not None or self.gpus_per_trial < 1:
             raise ConfigError(
                 "--gpus-per-trial must be at least 1 and takes the first GPUs there; got "

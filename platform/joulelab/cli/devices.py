@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.cli.processors import Processors
-from joulelab.cli.selection import find_addresses
+from joulelab.cli.selection import SomeGpus
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity, DeviceState
 from joulelab.devices.base import Device
 from joulelab.devices.choice import open_device
@@ -24,23 +24,17 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Devices:
+class Devices(SomeGpus):
     """Show the GPUs of this machine: clocks, limits, sensors and their tick, permissions.
 
     `joulelab processors` lists the devices that can be estimated.
 
     Attributes:
-        device: How to talk to them: nvml, dcgm, smi, simulated or replay; auto takes the best.
-        uuid: Only these devices.
-        store: Folder of driver state or recordings, for devices that are not hardware.
         quick: Do not wait for the energy counter to tick (some three seconds).
         catalogue: Show the devices that can be estimated instead, as `joulelab processors` does.
         json: Print one JSON array instead of tables.
     """
 
-    device: str = "auto"
-    uuid: tuple[str, ...] = ()
-    store: str | None = None
     quick: bool = False
     catalogue: bool = False
     json: bool = False
@@ -49,7 +43,7 @@ class Devices:
         """Look at every device at once and print what was found."""
         if self.catalogue:
             return Processors(json=self.json).run()
-        addresses = find_addresses(self.device, self.store, self.uuid)
+        addresses = self.addresses()
         with ThreadPoolExecutor(len(addresses)) as pool:
             found = list(pool.map(self._look, addresses))
         if self.json:

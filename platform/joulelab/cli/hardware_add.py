@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from joulelab.cli.selection import choose_address
+from joulelab.cli.selection import OneGpu
 from joulelab.cli.terminal import Printing
-from joulelab.core.device import Capabilities
+from joulelab.core.device import Capabilities, DeviceAddress
 from joulelab.csv_table import read_csv_table
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError
@@ -111,7 +111,7 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Add(Printing):
+class Add(OneGpu, Printing):
     """Add a GPU of your own: what you state of it, the rest copied from another as estimates.
 
     Every part that lists GPUs then knows it: simulated devices, estimates, power models.
@@ -140,10 +140,6 @@ class Add(Printing):
         from_sweep: A table of power_w and time_s over sm_clock_mhz, of one application or more,
             as `joulelab models train` reads it: gives the voltage curve and the constant power.
         from_device: Take name, clocks, limits and memory from a device; what you state precedes.
-        device: How to talk to it: nvml, dcgm, smi, simulated or replay; auto takes the best.
-        uuid: Which one; the first by default.
-        store: Folder of driver state or recordings, for devices that are not hardware.
-        gpu: A GPU of the catalogue to simulate as that device.
         replace: Replace a file of yours of this name.
     """
 
@@ -167,10 +163,6 @@ class Add(Printing):
     source: str = "stated by the user"
     from_sweep: Path | None = None
     from_device: bool = False
-    device: str = "auto"
-    uuid: str | None = None
-    store: str | None = None
-    gpu: str | None = None
     replace: bool = False
 
     def run(self) -> int:
@@ -205,9 +197,7 @@ class Add(Printing):
         own = {**self._options(), **dict(map(value_in, self.set))}
         found: dict[str, Figure] = {}
         if self.from_device:
-            values, source = read_figures(
-                self.device, store=self.store, uuid=self.uuid, gpu=self.gpu
-            )
+            values, source = read_figures(self.address())
             given = {name: value for name, value in values.items() if name not in own}
             found = stated(given, source=source, status="S", other=other)
         elif not self.product_name:
@@ -249,17 +239,12 @@ class Add(Printing):
         )
 
 
-def read_figures(
-    device: str, *, store: str | None, uuid: str | None, gpu: str | None
-) -> tuple[dict[str, Any], str]:
+def read_figures(address: DeviceAddress) -> tuple[dict[str, Any], str]:
     """Return the values that a device gives of itself, by dotted name, and where they come from.
 
-    What its driver does not tell is left out.
-
-    Raises:
-        DeviceError: If there is no such device, or it does not answer.
+    What its driver does not tell is left out. Raises DeviceError if it does not answer.
     """
-    with closing(open_device(choose_address(device, store=store, uuid=uuid, gpu=gpu))) as opened:
+    with closing(open_device(address)) as opened:
         identity, capabilities = opened.identity(), opened.capabilities()
     source = f"read from a {identity.name} ({identity.backend}, driver {identity.driver_version})"
     return {"identity.product_names": [identity.name], **values_of(capabilities)}, source

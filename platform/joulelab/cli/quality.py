@@ -12,7 +12,7 @@ import tyro
 from joulelab.analysis.table import fitting, width_of
 from joulelab.bench import Bench
 from joulelab.cli.quality_report import LESS_WANTED, Case, as_json, quality_table
-from joulelab.cli.selection import choose_address
+from joulelab.cli.selection import OneGpu
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.cli.words import KnobWords, Variants, names, read_variants
@@ -35,7 +35,7 @@ Names = Annotated[str | None, tyro.conf.arg(metavar="NAME[,NAME...]")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quality(Printing, Generic[Settings]):
+class Quality(OneGpu, Printing, Generic[Settings]):
     """Score what a workload puts out, and measure what that costs, over its configurations.
 
     The first value of every knob that varies is the reference. Retention is the share of its
@@ -52,11 +52,6 @@ class Quality(Printing, Generic[Settings]):
             prompts, images, recordings or token ids; by default a small set that is shipped or
             generated, enough to compare configurations but not to judge a network.
         no_energy: Only score.
-        device: How to talk to the GPU whose energy is measured: nvml, dcgm, smi, simulated or
-            replay; auto takes the best that finds one.
-        uuid: Which GPU; by default the only one, or the first.
-        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
-        store: Folder of driver state or recordings, for devices that are not hardware.
         procedure: How to measure; at the driver's own clocks.
     """
 
@@ -67,10 +62,6 @@ class Quality(Printing, Generic[Settings]):
     metric: KnobWords = ()
     data: str | None = None
     no_energy: bool = False
-    device: str = "auto"
-    uuid: str | None = None
-    gpu: str | None = None
-    store: str | None = None
     procedure: Procedure = field(default_factory=Procedure)
 
     def run(self) -> int:
@@ -130,7 +121,7 @@ class Quality(Printing, Generic[Settings]):
 
     def _address(self) -> DeviceAddress:
         try:
-            return choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
+            return self.address()
         except DeviceNotFoundError as error:
             raise DeviceNotFoundError(f"{error} Or only score, with --no-energy.") from error
 

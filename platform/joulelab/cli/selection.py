@@ -1,11 +1,58 @@
 """Which devices a command means."""
 
 import sys
+from dataclasses import dataclass
 
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.devices.choice import DEFAULT_SIMULATED
 from joulelab.errors import ConfigError, DeviceNotFoundError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """How a command talks to GPUs.
+
+    Attributes:
+        device: How to talk to GPUs: nvml, dcgm, smi, simulated or replay; auto takes the best that
+            finds one.
+        store: Folder of driver state or recordings, for devices that are not hardware.
+    """
+
+    device: str = "auto"
+    store: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneGpu(Backend):
+    """The GPU that a command is for.
+
+    Attributes:
+        uuid: Which GPU; by default the only one, or the first.
+        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
+    """
+
+    uuid: str | None = None
+    gpu: str | None = None
+
+    def address(self) -> DeviceAddress:
+        """Find it as :func:`choose_address` does."""
+        return choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SomeGpus(Backend):
+    """The GPUs that a command is for.
+
+    Attributes:
+        uuid: Only these GPUs.
+    """
+
+    uuid: tuple[str, ...] = ()
+
+    def addresses(self) -> list[DeviceAddress]:
+        """Find them as :func:`find_addresses` does."""
+        return find_addresses(self.device, self.store, self.uuid)
 
 
 def find_addresses(device: str, store: str | None, uuids: tuple[str, ...]) -> list[DeviceAddress]:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from joulelab.analysis.quantities import brief
 from joulelab.cli.devices import plain
-from joulelab.cli.selection import choose_addresses
+from joulelab.cli.selection import SomeGpus, choose_addresses
 from joulelab.cli.terminal import terminal
 from joulelab.core.bounds import DAY_S, check_positive, check_range
 from joulelab.core.device import GpuProcess
@@ -26,21 +26,15 @@ from joulelab.live.reading import THROTTLES, LiveReading, LiveSession, LiveView
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveOptions:
+class LiveOptions(SomeGpus):
     """The GPUs that a command watches.
 
     Attributes:
-        device: How to talk to them: nvml, dcgm, smi, simulated or replay; auto takes the best.
-        uuid: Only these GPUs.
         gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
-        store: Folder of driver state or recordings, for devices that are not hardware.
         guard_socket: Clock guard to ask who holds what; by default the one that studies take.
     """
 
-    device: str = "auto"
-    uuid: tuple[str, ...] = ()
     gpu: str | None = None
-    store: str | None = None
     guard_socket: Path | None = None
 
     def open_session(self, *, slow_period_s: float = 5.0) -> LiveSession:
