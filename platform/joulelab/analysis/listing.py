@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Generic, TypeVar
 
 from rich.console import Console
@@ -10,7 +11,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from joulelab.analysis.compared import Counts
-from joulelab.analysis.table import BEST, EQUAL, NONE, fitting, quiet_table
+from joulelab.analysis.quantities import common_scale
+from joulelab.analysis.table import BEST, EQUAL, NONE, fitting, plus_minus, quiet_table
 
 RowT = TypeVar("RowT", bound=Counts)
 FoundT = TypeVar("FoundT")
@@ -24,6 +26,30 @@ class Quantity(Generic[FoundT]):
     name: str
     unit: str
     cell: Callable[[FoundT], str]
+
+
+def scaled(
+    name: str,
+    unit: str,
+    values: Callable[[FoundT], tuple[float, float] | None],
+    found: Sequence[tuple[float, float]],
+    *,
+    has_u: bool = True,
+) -> Quantity[FoundT]:
+    """Write a quantity with the prefix and the decimals that suit all that is ``found``.
+
+    ``values`` gives it with its uncertainty, which is written unless it ``has_u`` not.
+    """
+    uncertainties = [u for _, u in found if has_u]
+    factor, prefix, decimals = common_scale([value for value, _ in found], uncertainties)
+
+    def cell(each: FoundT) -> str:
+        if (known := values(each)) is None:
+            return ""
+        value, u = known
+        return plus_minus(value * factor, u * factor if has_u else inf, decimals)
+
+    return Quantity(name, f"{prefix}{unit}", cell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,10 @@ from math import inf
 
 from rich.table import Table
 
-from joulelab.analysis.listing import Closing, Quantity
+from joulelab.analysis.listing import Closing, scaled
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
-from joulelab.analysis.quantities import PLUS_MINUS, common_scale, uncertain
+from joulelab.analysis.quantities import PLUS_MINUS, uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, Values, cost_of
-from joulelab.analysis.sweep_table import clock_words
 from joulelab.analysis.table import (
     BEST,
     EQUAL,
@@ -25,11 +24,16 @@ from joulelab.analysis.table import (
     frame,
     interval_columns,
     numbers,
-    plus_minus,
     quiet_table,
     words,
 )
-from joulelab.analysis.wording import board_words, boards_counted, point_name, set_apart
+from joulelab.analysis.wording import (
+    board_words,
+    boards_counted,
+    clock_words,
+    point_name,
+    set_apart,
+)
 from joulelab.core.additive import Interval
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
@@ -198,7 +202,11 @@ def products_table(
     group: SideBySide, measurements: Sequence[Measurement], without: Collection[str] = ()
 ) -> Table:
     """Lay out each product at the driver's clock and at its own best one, but some columns."""
-    columns = [_column(group, *cost) for cost in group.costs if cost[0] not in without]
+    columns = []
+    for name, unit, values in (cost for cost in group.costs if cost[0] not in without):
+        known = {each: each.interval(values) for each in group.points}
+        pairs = {each: (i.value, i.half_width) for each, i in known.items() if i is not None}
+        columns.append(scaled(name, unit, pairs.get, list(pairs.values())))
     heads = [f"{each.name}\n{each.unit}" for each in columns]
     table = quiet_table(
         *words("", "product"), *numbers("clock\nMHz", *heads, "limit\nW"), padding=(0, 0)
@@ -254,20 +262,6 @@ def products_frame(groups: Sequence[SideBySide], measurements: Sequence[Measurem
         for each in group.points
     ]
     return frame(_COLUMNS, entries)
-
-
-def _column(group: SideBySide, name: str, unit: str, values: Values) -> Quantity[Operated]:
-    """Write a quantity with the prefix and the decimals that suit all products."""
-    found = [value for each in group.points if (value := each.interval(values))]
-    halves = [each.half_width for each in found]
-    factor, prefix, decimals = common_scale([each.value for each in found], halves)
-
-    def cell(each: Operated) -> str:
-        if (value := each.interval(values)) is None:
-            return ""
-        return plus_minus(value.value * factor, value.half_width * factor, decimals)
-
-    return Quantity(name, f"{prefix}{unit}", cell)
 
 
 def _names(groups: Sequence[SideBySide]) -> tuple[str, ...]:

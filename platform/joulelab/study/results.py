@@ -174,7 +174,7 @@ class SweepStudy(StudyResult):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row for each operating point and phase, in SI units, as ``sweep.csv`` has."""
-        from joulelab.analysis.sweep_table import sweep_frame
+        from joulelab.analysis.sweep_report import sweep_frame
 
         return sweep_frame(self.result).to_pandas()
 
@@ -250,7 +250,7 @@ class SearchStudy(StudyResult):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row for each configuration tried, in SI units, as ``search.csv`` has."""
-        from joulelab.analysis.search_table import search_frame
+        from joulelab.analysis.search_report import search_frame
 
         return search_frame(self.result).to_pandas()
 
