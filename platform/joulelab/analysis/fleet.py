@@ -97,8 +97,7 @@ class _Effects:
 def fleets_of(measurements: Sequence[Measurement]) -> tuple[Fleet, ...]:
     """Compare the boards of each product of which two boards or more were measured.
 
-    Raises:
-        MeasurementError: If there is no such product, or nothing was measured twice.
+    Raises MeasurementError if there is no such product, or nothing was measured twice.
     """
     products = grouped_by(measurements, lambda each: each.device.name)
     found = [fleet for group in products.values() if (fleet := _fleet(group)) is not None]

@@ -95,8 +95,7 @@ def matrix_of(
 ) -> Matrix:
     """Return the chosen variants with their cells.
 
-    Raises:
-        UnknownNameError: If no workload or variant has such a name; names the closest.
+    Raises UnknownNameError if no workload or variant has such a name; names the closest.
     """
     return [(each, each.grid(precisions, batches)) for each in chosen(only)]
 
@@ -208,8 +207,7 @@ VARIANTS = tuple(
 def chosen(names: Sequence[str]) -> tuple[Variant, ...]:
     """Return the variants of these workloads or names; all of them without any.
 
-    Raises:
-        UnknownNameError: If no workload or variant has such a name; names the closest.
+    Raises UnknownNameError if no workload or variant has such a name; names the closest.
     """
     known = {name for each in VARIANTS for name in (each.workload, each.name)}
     for name in names:

@@ -294,7 +294,6 @@ def _as_now(log: Any) -> Any:
 def read_log(store: ResultStore, *, name: str = LOG) -> SearchLog | None:
     """Read the log of a search; ``None`` where there is none.
 
-    Raises:
-        TrackingError: If it is none.
+    Raises TrackingError if it is none.
     """
     return store.read_file(name, SearchLog, called="log of a search", as_now=_as_now)

@@ -109,8 +109,7 @@ class StudyReport:
     def write(self, store: ResultStore) -> Answer:
         """Write answer, page, figures and table into the study's results folder.
 
-        Raises:
-            TrackingError: If one cannot be written.
+        Raises TrackingError if one cannot be written.
         """
         plots = [
             path.name

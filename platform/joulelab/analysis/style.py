@@ -166,8 +166,7 @@ _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"Creation
 def save_figure(figure: Figure, *paths: Path) -> None:
     """Write ``figure`` to every one of ``paths``, whose suffix says how; the same bytes each time.
 
-    Raises:
-        TrackingError: If a file cannot be written; what was there before is left.
+    Raises TrackingError if a file cannot be written; what was there before is left.
     """
     for path in paths:
         drawn, kind = BytesIO(), path.suffix[1:]

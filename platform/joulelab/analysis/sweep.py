@@ -143,15 +143,12 @@ def analyse_sweep(
 ) -> SweepResult:
     """Compare the operating points of a sweep, all measured in one study.
 
-    ``objective`` is what is to be low: ``"energy"``, ``"time"``, ``"edp"``, ``"ed2p"``, or one of
-    a plug-in; ``level`` the confidence of intervals and of the set that may be best. With a
+    ``objective`` is what is to be low: ``"energy"``, ``"time"``, ``"edp"``, ``"ed2p"``, or one of a
+    plug-in; ``level`` the confidence of intervals and of the set that may be best. With a
     ``reference_temperature_c`` energies are those at that temperature, as
-    :mod:`joulelab.analysis.temperature` has it.
-
-    Raises:
-        UnknownNameError: If there is no such objective.
-        ConfigError: If quality counts in it; if there are no measurements, or of more than one
-            study; if they do not tell what temperature does.
+    :mod:`joulelab.analysis.temperature` has it. Raises UnknownNameError if there is no such
+    objective; ConfigError if quality counts in it; if there are no measurements, or of more than
+    one study; if they do not tell what temperature does.
     """
     aim = without_quality(objective)
     studies = {m.study for m in measurements}

@@ -75,9 +75,8 @@ def temperature_effect(
 ) -> TemperatureEffect:
     """Fit the effect of temperature to measurements of one phase; those of one label are repeats.
 
-    Raises:
-        ConfigError: If a temperature is unknown, repeats do not tell the slope, or energies would
-            change beyond recognition.
+    Raises ConfigError if a temperature is unknown, repeats do not tell the slope, or energies would
+    change beyond recognition.
     """
     unread = sum(_temperature_c(m) is None for m in measurements)
     if unread:

@@ -63,11 +63,7 @@ class Sweep(Answering):
 
 
 def clock_list(words: str) -> tuple[int, ...]:
-    """Read ``"600,1200"`` or ``"600:1980:15"``.
-
-    Raises:
-        ConfigError: If it is neither.
-    """
+    """Read ``"600,1200"`` or ``"600:1980:15"``; ConfigError if it is neither."""
     if ":" not in words:
         return whole_numbers(words, "clock-mhz")
     parts = whole_numbers(words.replace(":", ","), "clock-mhz")

@@ -38,8 +38,7 @@ class SweepFit:
     def of(cls, path: Path, other: GpuSpec, limit_w: float) -> "SweepFit":
         """Fit the sweep in ``path`` of a GPU that is like ``other``.
 
-        Raises:
-            ConfigError: If it is no table of runs, or tells too little.
+        Raises ConfigError if it is no table of runs, or tells too little.
         """
         rows = read_csv_table(path)
         labels = Cells(rows=rows).texts(GPU_NAMES, otherwise=other.key) if rows else []

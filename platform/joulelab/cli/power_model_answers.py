@@ -79,9 +79,8 @@ class Predict(OfTable, Printing):
 def found_model(where: str, tracking_uri: str | None = None) -> OperatingModel:
     """Return the model of a folder, or a registered one of ``models:/NAME[/VERSION]``.
 
-    Raises:
-        ConfigError: If there is none in the folder, or the version is no number.
-        TrackingError: If the store has none of that name and version.
+    Raises ConfigError if there is none in the folder, or the version is no number; TrackingError if
+    the store has none of that name and version.
     """
     if not where.startswith(_REGISTERED):
         return load_operating_model(Path(where))
@@ -230,8 +229,7 @@ def _check(level: float, clocks_mhz: Sequence[float]) -> None:
 def _one_pair(runs: Runs, application: str | None) -> tuple[str, str]:
     """Return the GPU label and the name of the one application that is meant.
 
-    Raises:
-        ConfigError: If there is none, or several and none was named.
+    Raises ConfigError if there is none, or several and none was named.
     """
     found = [pair for pair in runs.pairs if application in (None, pair[1])]
     if len(found) != 1:

@@ -48,11 +48,7 @@ class OfTable:
     repeats: Repeats = "refuse"
 
     def read(self) -> Runs:
-        """Read the table.
-
-        Raises:
-            ConfigError: If it cannot be read; names column and row.
-        """
+        """Read the table; ConfigError if it cannot be read; names column and row."""
         return _noted(self._read())
 
     def learnable(self) -> Runs:
@@ -69,11 +65,7 @@ class OfTable:
         return read_csv(self.table, gpu=self.gpu, boards=self.boards(), repeats=self.repeats)
 
     def boards(self) -> dict[str, str]:
-        """Return what each label stands for.
-
-        Raises:
-            ConfigError: If an entry is not LABEL=KEY.
-        """
+        """Return what each label stands for; ConfigError if an entry is not LABEL=KEY."""
         pairs = [entry.partition("=") for entry in self.board]
         for entry, (label, _, key) in zip(self.board, pairs, strict=True):
             if not label or not key:

@@ -39,11 +39,7 @@ class ClockOptions:
 
     @property
     def point(self) -> OperatingPoint:
-        """What is asked for.
-
-        Raises:
-            ConfigError: If it locks clocks, which an observer cannot.
-        """
+        """What is asked for; ConfigError if it locks clocks, which an observer cannot."""
         point = OperatingPoint(
             sm_clock_mhz=self.sm_clock_mhz,
             mem_clock_mhz=self.mem_clock_mhz,

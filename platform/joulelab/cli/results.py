@@ -218,8 +218,7 @@ def repeats_to_see(change: float, scatter: float, *, power: float, alpha: float)
 def scatter_of(measured: Sequence[Measurement], values: Iterable[float]) -> float:
     """Return the relative standard deviation of repeats, pooled over configurations and boards.
 
-    Raises:
-        MeasurementError: If nothing was repeated.
+    Raises MeasurementError if nothing was repeated.
     """
     groups: dict[object, list[float]] = {}
     for each, value in zip(measured, values, strict=True):

@@ -40,9 +40,8 @@ class Axes:
     def asked(self, workload: object, *, observe_only: bool = False) -> Asked:
         """Return the values of each axis, for a workload's settings.
 
-        Raises:
-            ConfigError: If nothing is left to choose, or a power limit that may not be set, or the
-                workload has no such knob.
+        Raises ConfigError if nothing is left to choose, or a power limit that may not be set, or
+        the workload has no such knob.
         """
         _require_knob(workload, "batch", "--batches", self.batches)
         _require_knob(workload, "precision", "--precisions", self.precisions)

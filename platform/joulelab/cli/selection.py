@@ -59,10 +59,8 @@ def find_addresses(device: str, store: str | None, uuids: tuple[str, ...]) -> li
     """Find the devices that the options of a command name, all without ``uuids``.
 
     Of ``"auto"`` it is the best backend that finds a GPU; a fallback is printed on standard error.
-
-    Raises:
-        UnknownNameError: If there is no such backend; names the closest.
-        DeviceNotFoundError: If a device is not there; names those that are.
+    Raises UnknownNameError if there is no such backend; names the closest; DeviceNotFoundError if a
+    device is not there; names those that are.
     """
     found = _discover(_backend(device), store)
     if not found:
@@ -82,11 +80,9 @@ def choose_address(
 ) -> DeviceAddress:
     """Find the one device that the options of a command name, by default the first.
 
-    ``gpu`` is the catalogue key of a GPU to simulate, for ``"simulated"`` alone.
-
-    Raises:
-        ConfigError: If ``gpu`` is given for another backend, or beside ``uuid``.
-        DeviceNotFoundError: If there is no such device.
+    ``gpu`` is the catalogue key of a GPU to simulate, for ``"simulated"`` alone. Raises ConfigError
+    if ``gpu`` is given for another backend, or beside ``uuid``; DeviceNotFoundError if there is no
+    such device.
     """
     if gpu is None:
         return find_addresses(device, store, () if uuid is None else (uuid,))[0]

@@ -40,19 +40,11 @@ class OfSamples:
     board: str | None = None
 
     def recordings(self) -> list[LoadTrace]:
-        """Read the file.
-
-        Raises:
-            ConfigError: If it cannot be read; names column and row.
-        """
+        """Read the file; ConfigError if it cannot be read; names column and row."""
         return read_recordings(self.samples, step_s=self.step_s, board=self.board)
 
     def schedules(self) -> dict[str, Schedule]:
-        """Read what runs, without power.
-
-        Raises:
-            ConfigError: If it cannot be read; names column and row.
-        """
+        """Read what runs, without power; ConfigError if it cannot be read; names column and row."""
         return read_schedules(self.samples, step_s=self.step_s, board=self.board)
 
 

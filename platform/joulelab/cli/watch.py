@@ -49,11 +49,7 @@ class Watch:
     port: Annotated[int, tyro.conf.arg(metavar="PORT")] = 8765
 
     def run(self) -> int:
-        """Serve until interrupted.
-
-        Raises:
-            ConfigError: If there is no study, or no free port.
-        """
+        """Serve until interrupted; ConfigError if there is no study, or no free port."""
         check_positive("--interval-s", self.interval_s, DAY_S)
         check_range("--port", self.port, 1, 65535)
         require(*ANALYSIS)
@@ -78,11 +74,7 @@ class LivePage:
         self._text = ""
 
     def text(self) -> str:
-        """Return the page as it is now.
-
-        Raises:
-            JouleLabError: If there is none.
-        """
+        """Return the page as it is now; JouleLabError if there is none."""
         from joulelab.study.live_page import live_page
 
         with self._turn:
@@ -97,8 +89,7 @@ class LivePage:
 def newest_study(folder: Path) -> Path:
     """Return ``folder`` if a study is in it, else the one of those within that has news last.
 
-    Raises:
-        ConfigError: If there is none.
+    Raises ConfigError if there is none.
     """
     if (folder / _HEADER).exists():
         return folder
@@ -180,8 +171,7 @@ class Ui:
     def run(self) -> int:
         """Print the addresses of the pages, and become the server.
 
-        Raises:
-            ConfigError: If MLflow is not installed, or there is no store or no free port.
+        Raises ConfigError if MLflow is not installed, or there is no store or no free port.
         """
         require("mlflow")
         port, results_dir = free_port(self.port), self.results_dir.expanduser()
@@ -202,8 +192,7 @@ class Ui:
 def server_command(results_dir: Path, port: int) -> list[str]:
     """Return the command that serves ``results_dir``.
 
-    Raises:
-        ConfigError: If the folder has no MLflow store.
+    Raises ConfigError if the folder has no MLflow store.
     """
     database = results_dir / "mlflow.db"
     if not database.is_file():
@@ -248,8 +237,7 @@ def has_desktop(environment: Mapping[str, str]) -> bool:
 def free_port(first: int) -> int:
     """Return the first free port of this machine from ``first`` up.
 
-    Raises:
-        ConfigError: If ``first`` and the 20 after it are taken or out of range.
+    Raises ConfigError if ``first`` and the 20 after it are taken or out of range.
     """
     for port in range(first, min(first + 21, 65536)):
         with socket.socket() as probe:

@@ -137,11 +137,7 @@ class ActivityFile:
                 other.unlink(missing_ok=True)
 
     def tell(self, activity: Activity) -> None:
-        """Replace what was told before.
-
-        Raises:
-            TrackingError: If it cannot be written.
-        """
+        """Replace what was told before; TrackingError if it cannot be written."""
         write_whole(self._path, to_json(activity), durable=False)
         self.activity = activity
 

@@ -74,8 +74,7 @@ def write_all(found: Attribution, folder: Path) -> tuple[Path, Path, Path]:
 def deliver(found: Attribution, uri: str, file: Path) -> None:
     """Log an attribution as a run with shares of components as metrics and a file.
 
-    Raises:
-        TrackingError: If the store does not answer, or refuses something.
+    Raises TrackingError if the store does not answer, or refuses something.
     """
     from joulelab.tracking.mlflow_store import usable_uri
     from joulelab.tracking.mlflow_tracker import FinishedRun, log_run

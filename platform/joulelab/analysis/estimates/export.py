@@ -203,11 +203,8 @@ SUFFIXES = (".json", ".csv", ".md", ".html")
 def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -> Path:
     """Write ``cells`` to a file with one of :data:`SUFFIXES`, whole or not at all.
 
-    The CSV has a row for each phase, or for each group.
-
-    Raises:
-        ConfigError: If there can be no such file.
-        TrackingError: If it cannot be written.
+    The CSV has a row for each phase, or for each group. Raises ConfigError if there can be no such
+    file; TrackingError if it cannot be written.
     """
     check_target(path, *SUFFIXES)
     if path.suffix == ".json":
@@ -244,8 +241,7 @@ class Answer:
 def write_answer(answer: Answer, path: Path) -> None:
     """Write ``answer`` to a file with one of :data:`SUFFIXES`, whole or not at all.
 
-    Raises:
-        TrackingError: If it cannot be written.
+    Raises TrackingError if it cannot be written.
     """
     match path.suffix:
         case ".json":
