@@ -35,53 +35,36 @@ _FEWEST_CLOCKS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRatio:
-    """A board over the mean of all.
-
-    Attributes:
-        num: Measurements of it that count.
-        ratio: With its confidence interval.
-        is_outlier: Whether it lies further from the others than these do from each other, at 5 %
-            over all boards.
-    """
+    """A board over the mean of all."""
 
     uuid: str
-    num: int
-    ratio: Interval
+    num: int  # measurements of it that count
+    ratio: Interval  # with its confidence interval
+    # Whether it lies further from the others than these do from each other, at 5 % over all boards
     is_outlier: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aspect:
-    """What boards are compared in.
-
-    Attributes:
-        mean: Of all boards, in ``unit``; ``None`` where work of several kinds was pooled.
-        boards: Those that can be compared.
-        spread: Relative standard deviation between boards, with its confidence interval.
-    """
+    """What boards are compared in."""
 
     name: str
     unit: str
+    # Of all boards, in unit; None where work of several kinds was pooled
     mean: float | None
-    boards: tuple[BoardRatio, ...]
-    spread: Interval
+    boards: tuple[BoardRatio, ...]  # those that can be compared
+    spread: Interval  # relative standard deviation between boards, with its confidence interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Boards of one product.
-
-    Attributes:
-        hosts: Machine of each board, by UUID.
-        num_measurements: Valid measurements that count.
-        num_apart: Valid measurements that nothing ties to the others.
-    """
+    """Boards of one product."""
 
     boards: tuple[DeviceIdentity, ...]
-    hosts: Mapping[str, str]
+    hosts: Mapping[str, str]  # machine of each board, by UUID
     aspects: tuple[Aspect, ...]
-    num_measurements: int
-    num_apart: int
+    num_measurements: int  # valid measurements that count
+    num_apart: int  # valid measurements that nothing ties to the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,19 +129,13 @@ def _count(row: Counts) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """What a report ends with: a table over several sections, and what must be read with it.
-
-    Attributes:
-        answer: What it shows, in words.
-        lay: Lays out the table without the columns of some heads.
-        notes: What must be read with it.
-        minor: Heads of columns that go where there is no room, the first one first.
-    """
+    """What a report ends with: a table over several sections, and what must be read with it."""
 
     name: str
-    answer: str
-    lay: Callable[[Collection[str]], Table]
-    notes: Sequence[str]
+    answer: str  # what it shows, in words
+    lay: Callable[[Collection[str]], Table]  # lays out the table without the columns of some heads
+    notes: Sequence[str]  # what must be read with it
+    # Heads of columns that go where there is no room, the first one first
     minor: Sequence[str] = ()
 
     @property

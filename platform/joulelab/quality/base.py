@@ -40,21 +40,16 @@ class Data(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a metric says of some outputs.
-
-    Attributes:
-        n: How many things were scored.
-        counted: What those things are, in the singular: ``"token"``, ``"text"``, ``"image"``.
-        u: Standard uncertainty of the value from the finite data set; ``None`` where the data
-            are too few, or the metric of a kind, that gives none.
-        samples: What the metric makes the value of, one for each independent part of the data
-            set and in its order: numbers, or tuples of them. Empty if it has no such parts.
-    """
+    """What a metric says of some outputs."""
 
     value: float
-    n: int
-    counted: str
+    n: int  # how many things were scored
+    counted: str  # what those things are, in the singular: "token", "text", "image"
+    # Standard uncertainty of the value from the finite data set; None where the data are too
+    # few, or the metric of a kind, that gives none
     u: float | None = None
+    # What the metric makes the value of, one for each independent part of the data set and in its
+    # order: numbers, or tuples of them. Empty if it has no such parts.
     samples: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
@@ -210,16 +205,11 @@ class GeneratesText(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Boxes:
-    """Objects in one image.
+    """Objects in one image."""
 
-    Attributes:
-        corners_px: Left, top, right and bottom of each, in pixels, shape (n, 4).
-        labels: Class of each, shape (n,).
-        scores: Confidence in each, shape (n,); ``None`` for objects that are really there.
-    """
-
-    corners_px: FloatArray
-    labels: IntArray
+    corners_px: FloatArray  # left, top, right and bottom of each, in pixels, shape (n, 4)
+    labels: IntArray  # class of each, shape (n,)
+    # Confidence in each, shape (n,); None for objects that are really there
     scores: FloatArray | None = None
 
     def __post_init__(self) -> None:

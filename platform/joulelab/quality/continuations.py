@@ -26,16 +26,12 @@ Embed = Callable[[Sequence[str]], FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuations(Metric):
-    """A metric of the continuations of the data set's prompts.
-
-    Attributes:
-        new_tokens: Most tokens of a continuation.
-    """
+    """A metric of the continuations of the data set's prompts."""
 
     asks: ClassVar = GeneratesText
     instead: ClassVar = "perplexity, token_agreement and kl_divergence"
 
-    new_tokens: int = 64
+    new_tokens: int = 64  # most tokens of a continuation
 
     @property
     @override

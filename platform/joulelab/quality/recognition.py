@@ -56,15 +56,11 @@ class Classes(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy(Classes):
-    """Share of the inputs, 0 to 1, whose class is among the likeliest, by torchmetrics.
-
-    Attributes:
-        top: How many of the likeliest classes count.
-    """
+    """Share of the inputs, 0 to 1, whose class is among the likeliest, by torchmetrics."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
 
-    top: int = 1
+    top: int = 1  # how many of the likeliest classes count
 
     @override
     def check(self, data: LabelledData) -> None:
@@ -129,16 +125,13 @@ class MeanAveragePrecision(Metric):
 
     Lin and others, "Microsoft COCO: common objects in context", 2014: precision averaged over
     recall, classes and, by default, ten thresholds of overlap.
-
-    Attributes:
-        overlap: Intersection over union from which a box counts as found.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
     asks: ClassVar = Detects
     num_draws: ClassVar = 199  # each draw is a whole evaluation
 
-    overlap: Overlap = "0.5:0.95"
+    overlap: Overlap = "0.5:0.95"  # intersection over union from which a box counts as found
 
     observation = "objects"
 

@@ -46,13 +46,9 @@ def runs_by_law(num_applications: int, *, first: int = 0) -> Runs:
 
 
 class PowerModelContract:
-    """Tests of one power model.
+    """Tests of one power model."""
 
-    Attributes:
-        model: The class.
-    """
-
-    model: ClassVar[Any]
+    model: ClassVar[Any]  # the class
 
     @pytest.fixture(params=["power_w", "time_s"])
     def fitted(self, request: pytest.FixtureRequest) -> PowerModel:
@@ -125,13 +121,9 @@ def outcome_of(configuration: Configuration) -> Outcome:
 
 
 class StrategyContract:
-    """Tests of one strategy.
+    """Tests of one strategy."""
 
-    Attributes:
-        strategy: The class; made of a problem and a ``seed``.
-    """
-
-    strategy: ClassVar[Any]
+    strategy: ClassVar[Any]  # the class; made of a problem and a seed
 
     @pytest.fixture
     def make(self) -> Make:

@@ -25,14 +25,10 @@ Make = Callable[[], Workload[Any]]
 
 
 class DeviceContract:
-    """Tests of one backend on the first device that it finds; nothing is set.
+    """Tests of one backend on the first device that it finds; nothing is set."""
 
-    Attributes:
-        device: The class.
-        store: Folder of state or recordings, for backends that are not hardware.
-    """
-
-    device: ClassVar[Any]
+    device: ClassVar[Any]  # the class
+    # Folder of state or recordings, for backends that are not hardware
     store: ClassVar[str | None] = None
 
     @pytest.fixture
@@ -98,15 +94,10 @@ class DeviceContract:
 
 
 class WorkloadContract:
-    """Tests of one workload, at a size that the machine of the tests runs in a moment.
+    """Tests of one workload, at a size that the machine of the tests runs in a moment."""
 
-    Attributes:
-        workload: The class, or a callable that is taken for a program.
-        knobs: What it is tested with; a small size.
-    """
-
-    workload: ClassVar[Any]
-    knobs: ClassVar[Mapping[str, KnobValue]] = {}
+    workload: ClassVar[Any]  # the class, or a callable that is taken for a program
+    knobs: ClassVar[Mapping[str, KnobValue]] = {}  # what it is tested with; a small size
 
     @pytest.fixture
     def make(self) -> Make:
