@@ -42,35 +42,29 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
-    """Attribute the energy of a network to its components, layers, operators and kernels.
+    """Attribute the energy of a network to its components, layers, operators and kernels."""
 
-    Attributes:
-        workload: What to run; its own options may follow it.
-        method: replay measures each distinct kernel alone; classes prices kernels by the
-            estimator's power of their kind, which takes little longer than measuring the whole;
-            auto is replay.
-        clocks_mhz: SM clocks at which it is attributed too, to say which component gains at which.
-        contexts: Tokens in the cache when a decode starts; what it takes after so many is
-            attributed too, over the length of the context.
-        objective: What is to be low there: edp, ed2p, energy, time, or that of a plug-in.
-        out: Write a page (.html) or all parts as numbers (.csv) to this file.
-        layers: Print the layers too.
-        kernels: Print the kernels too that take most.
-        gpus_per_trial: GPUs that share every layer of the program, the first ones there; the
-            workload's --tensor-parallel says as many.
-        procedure: How the whole is measured.
-    """
-
+    # What to run; its own options may follow it.
     workload: Annotated[Settings, tyro.conf.arg(name="")]
+    # replay measures each distinct kernel alone; classes prices kernels by the estimator's power of
+    # their kind, which takes little longer than measuring the whole; auto is replay.
     method: Asked = "auto"
+    # SM clocks at which it is attributed too, to say which component gains at which.
     clocks_mhz: tuple[int, ...] = ()
+    # Tokens in the cache when a decode starts; what it takes after so many is attributed too, over
+    # the length of the context.
     contexts: tuple[int, ...] = ()
+    # What is to be low there: edp, ed2p, energy, time, or that of a plug-in.
     objective: str = "edp"
-    out: Path | None = None
-    layers: bool = False
-    kernels: bool = False
+    out: Path | None = None  # Write a page (.html) or all parts as numbers (.csv) to this file.
+    layers: bool = False  # Print the layers too.
+    kernels: bool = False  # Print the kernels too that take most.
+    # How to talk to the GPU: nvml, dcgm, smi or simulated; auto takes the best that finds one.
+    device: str = "auto"
+    # GPUs that share every layer of the program, the first ones there; the workload's
+    # --tensor-parallel says as many.
     gpus_per_trial: int = 1
-    procedure: Procedure = field(default_factory=Procedure)
+    procedure: Procedure = field(default_factory=Procedure)  # How the whole is measured.
 
     def run(self) -> int:
         """Attribute and print; 1 if parts and meter contradict each other."""

@@ -42,24 +42,17 @@ class BenchServer(SomeGpus, ClockOptions):
     Either it is started for this: joulelab bench-server [OPTIONS] -- vllm serve MODEL --port 8000.
     Or it runs already, and --pid or --unit says which processes are its own. Clocks and limits hold
     meanwhile, on the GPUs named or else on all that may be used.
-
-    Attributes:
-        server: The server, and what it is asked.
-        unit: The systemd unit that it runs in, in place of a process.
-        uuid: Which GPUs count; by default those that the server is seen on.
-        json: Write the result as JSON to this file; - for the standard output.
-        mlflow: Log the result as a run to this MLflow store.
-        experiment: Name of the experiment there.
     """
 
+    # The server, and what it is asked.
     server: Annotated[ServerSettings, tyro.conf.arg(name="")] = field(
         default_factory=ServerSettings
     )
-    unit: str | None = None
-    uuid: tuple[str, ...] = ()
-    json: str | None = None
-    mlflow: str | None = None
-    experiment: str = "joulelab bench-server"
+    unit: str | None = None  # The systemd unit that it runs in, in place of a process.
+    uuid: tuple[str, ...] = ()  # Which GPUs count; by default those that the server is seen on.
+    json: str | None = None  # Write the result as JSON to this file; - for the standard output.
+    mlflow: str | None = None  # Log the result as a run to this MLflow store.
+    experiment: str = "joulelab bench-server"  # Name of the experiment there.
 
     def run(self) -> int:
         """Drive the server and print what it cost; 1 if a request failed."""

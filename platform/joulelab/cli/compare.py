@@ -29,13 +29,11 @@ class Compare(Estimate):
     """Put devices side by side for one model, the one that needs least energy first.
 
     A star marks those that no other one beats in time, energy and, where given, price.
-
-    Attributes:
-        device: Devices that `joulelab processors` lists.
-        price: Price of one of each device, all in one currency, such as h200=31000. (repeatable)
     """
 
+    # Devices that `joulelab processors` lists.
     device: words.Names = "xeon_8490h,h200_sxm,jetson_orin_agx,tpu_v4,kpu_t256"
+    # Price of one of each device, all in one currency, such as h200=31000. (repeatable)
     price: Prices = ()
 
     @override
@@ -68,15 +66,11 @@ def read_prices(given: Prices) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyEstimate(Estimate):
-    """An estimate down to architectural events, on devices of one family.
-
-    Attributes:
-        events: Break energies down to architectural events.
-    """
+    """An estimate down to architectural events, on devices of one family."""
 
     family: ClassVar[Family]
 
-    events: bool = True
+    events: bool = True  # Break energies down to architectural events.
 
     @override
     def predict(self) -> tuple[Cell, ...]:
@@ -95,13 +89,10 @@ class EstimateCpu(FamilyEstimate):
     """Predict models on CPUs, down to the events of a stored program.
 
     Its pipeline, register file, caches and memory, scalar, vector and matrix units, branches.
-
-    Attributes:
-        device: CPUs that `joulelab processors --family cpu` lists.
     """
 
     family: ClassVar[Family] = "cpu"
-    device: words.Names = "xeon_8490h"
+    device: words.Names = "xeon_8490h"  # CPUs that `joulelab processors --family cpu` lists.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +101,10 @@ class EstimateGpu(FamilyEstimate):
 
     Its tensor and vector units, register file, shared memory, L2 and memory, scheduling,
     divergence, coalescing, barriers, launches.
-
-    Attributes:
-        device: GPUs that `joulelab processors --family gpu` lists.
     """
 
     family: ClassVar[Family] = "gpu"
-    device: words.Names = "h200_sxm"
+    device: words.Names = "h200_sxm"  # GPUs that `joulelab processors --family gpu` lists.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +113,10 @@ class EstimateTpu(FamilyEstimate):
 
     Its arrays, weight tiles, activation stream, accumulators, unified buffer, vector and scalar
     units, control, filling and draining.
-
-    Attributes:
-        device: TPUs that `joulelab processors --family tpu` lists.
     """
 
     family: ClassVar[Family] = "tpu"
-    device: words.Names = "tpu_v4"
+    device: words.Names = "tpu_v4"  # TPUs that `joulelab processors --family tpu` lists.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +125,7 @@ class EstimateKpu(FamilyEstimate):
 
     Its tiles, tokens in and out, local and shared memories, network on chip, streamers and DMA,
     the loading of programs.
-
-    Attributes:
-        device: KPUs that `joulelab processors --family kpu` lists.
     """
 
     family: ClassVar[Family] = "kpu"
-    device: words.Names = "kpu_t256"
+    device: words.Names = "kpu_t256"  # KPUs that `joulelab processors --family kpu` lists.

@@ -28,16 +28,12 @@ class Devices(SomeGpus):
     """Show the GPUs of this machine: clocks, limits, sensors and their tick, permissions.
 
     `joulelab processors` lists the devices that can be estimated.
-
-    Attributes:
-        quick: Do not wait for the energy counter to tick (some three seconds).
-        catalogue: Show the devices that can be estimated instead, as `joulelab processors` does.
-        json: Print one JSON array instead of tables.
     """
 
-    quick: bool = False
+    quick: bool = False  # Do not wait for the energy counter to tick (some three seconds).
+    # Show the devices that can be estimated instead, as `joulelab processors` does.
     catalogue: bool = False
-    json: bool = False
+    json: bool = False  # Print one JSON array instead of tables.
 
     def run(self) -> int:
         """Look at every device at once and print what was found."""

@@ -39,16 +39,13 @@ class Doctor(SomeGpus):
 
     The machine comes first, then every GPU. These should be idle; nothing on them is changed. It
     takes some fifteen seconds.
-
-    Attributes:
-        results_dir: Folder for the results of studies.
-        cluster: Look at every node of the Ray cluster at RAY_ADDRESS instead: its GPUs, guard,
-            versions, system clock and results folder; no device is calibrated.
-        json: Print one JSON object, devices and "machine" or nodes to checks, instead of tables.
     """
 
-    results_dir: Path = DEFAULT_RESULTS
+    results_dir: Path = DEFAULT_RESULTS  # Folder for the results of studies.
+    # Look at every node of the Ray cluster at RAY_ADDRESS instead: its GPUs, guard, versions,
+    # system clock and results folder; no device is calibrated.
     cluster: bool = False
+    # Print one JSON object, devices and "machine" or nodes to checks, instead of tables.
     json: bool = False
 
     def run(self) -> int:

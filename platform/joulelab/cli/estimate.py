@@ -39,36 +39,29 @@ MAX_ROWS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking(Printing):
-    """What every command asks about.
+    """What every command asks about."""
 
-    Attributes:
-        model: Models: names that `joulelab models` lists, timm:NAME, hf:TYPE?option=value,
-            workload:NAME, or path.py:Class of a file of yours, which also defines
-            example_inputs(batch). Such a file is executed.
-        device: Devices that `joulelab processors` lists.
-        power_mode: Power modes of Jetson modules, such as 15w,30w,50w or maxn: clocks, cores online
-            and budget. By default all that the module has.
-        precision: Number formats: fp64, fp32, tf32, fp16, bf16, fp8, int8, int4. By default the
-            usual one of each device.
-        batch: Batch sizes.
-        num_devices: Devices that share each model by tensor parallelism.
-        training: Take a training step instead of inference.
-        knob: Settings of the model, such as prompt_tokens=512 or image_size=384.
-        host: Host that launches kernels one by one: fast, typical or slow, or a file that
-            `joulelab calibrate --host` wrote. By default the typical one, with a range.
-        calibration: File that `joulelab calibrate --board` wrote of a board of the device, whose
-            bandwidth, products, power and host are taken.
-    """
-
+    # Models: names that `joulelab models` lists, timm:NAME, hf:TYPE?option=value, workload:NAME, or
+    # path.py:Class of a file of yours, which also defines example_inputs(batch). Such a file is
+    # executed.
     model: words.Names
-    device: words.Names
+    device: words.Names  # Devices that `joulelab processors` lists.
+    # Power modes of Jetson modules, such as 15w,30w,50w or maxn: clocks, cores online and budget.
+    # By default all that the module has.
     power_mode: words.Formats = None
+    # Number formats: fp64, fp32, tf32, fp16, bf16, fp8, int8, int4. By default the usual one of
+    # each device.
     precision: words.Formats = None
-    batch: words.Numbers = "1"
-    num_devices: int = 1
-    training: bool = False
+    batch: words.Numbers = "1"  # Batch sizes.
+    num_devices: int = 1  # Devices that share each model by tensor parallelism.
+    training: bool = False  # Take a training step instead of inference.
+    # Settings of the model, such as prompt_tokens=512 or image_size=384.
     knob: words.KnobWords = ()
+    # Host that launches kernels one by one: fast, typical or slow, or a file that `joulelab
+    # calibrate --host` wrote. By default the typical one, with a range.
     host: str | None = None
+    # File that `joulelab calibrate --board` wrote of a board of the device, whose bandwidth,
+    # products, power and host are taken.
     calibration: Path | None = None
 
     def question(
@@ -103,35 +96,23 @@ class Estimate(Asking):
 
     One combination is shown in full, several side by side. A model from a file of yours is
     built by executing that file.
-
-    Attributes:
-        mode: How kernels are launched: one by one from Python, as a captured graph, or fused by
-            a compiler and captured.
-        clock_mhz: Core clock; by default the device's own.
-        power_limit_w: Power limit of each device; by default its own.
-        per_group: Show the kernels that cost most, and write them all to a CSV file.
-        events: Break energies down to architectural events.
-        quick: Do not look for what would save energy, which needs some more traces.
-        strict: Refuse operators without a cost formula, and whatever a device cannot do.
-        max_latency_s: Longest time of one execution, for the exit code.
-        max_energy_j: Most energy of one execution.
-        max_power_w: Most mean power of all devices together.
-        max_memory_b: Most memory of each device.
-        out: Write a file as well: .json, .csv, .md or .html.
     """
 
+    # How kernels are launched: one by one from Python, as a captured graph, or fused by a compiler
+    # and captured.
     mode: Mode = "eager"
-    clock_mhz: int | None = None
-    power_limit_w: float | None = None
-    per_group: bool = False
-    events: bool = False
-    quick: bool = False
+    clock_mhz: int | None = None  # Core clock; by default the device's own.
+    power_limit_w: float | None = None  # Power limit of each device; by default its own.
+    per_group: bool = False  # Show the kernels that cost most, and write them all to a CSV file.
+    events: bool = False  # Break energies down to architectural events.
+    quick: bool = False  # Do not look for what would save energy, which needs some more traces.
+    # Refuse operators without a cost formula, and whatever a device cannot do.
     strict: bool = False
-    max_latency_s: float | None = None
-    max_energy_j: float | None = None
-    max_power_w: float | None = None
-    max_memory_b: float | None = None
-    out: Path | None = None
+    max_latency_s: float | None = None  # Longest time of one execution, for the exit code.
+    max_energy_j: float | None = None  # Most energy of one execution.
+    max_power_w: float | None = None  # Most mean power of all devices together.
+    max_memory_b: float | None = None  # Most memory of each device.
+    out: Path | None = None  # Write a file as well: .json, .csv, .md or .html.
 
     def run(self) -> int:
         """Predict, print and write; 1 if nothing fits its device's memory and the limits."""
@@ -197,13 +178,9 @@ class Estimate(Asking):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering(Asking):
-    """A question whose answer is a few sentences and tables.
+    """A question whose answer is a few sentences and tables."""
 
-    Attributes:
-        out: Write a file as well: .json, .csv, .md or .html.
-    """
-
-    out: Path | None = None
+    out: Path | None = None  # Write a file as well: .json, .csv, .md or .html.
 
     def give(self, answer: Answer, shown: Sequence[RenderableType]) -> None:
         """Print sentences and what is ``shown`` below them, and write the file."""
@@ -215,14 +192,10 @@ class Answering(Asking):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory(Answering):
-    """Show the memory that models need: parts, timeline, and the largest batch that fits.
+    """Show the memory that models need: parts, timeline, and the largest batch that fits."""
 
-    Attributes:
-        quick: Do not look for what would save memory, which needs some more traces.
-        max_memory_b: Most memory of each device, for the exit code; by default all that it has.
-    """
-
-    quick: bool = False
+    quick: bool = False  # Do not look for what would save memory, which needs some more traces.
+    # Most memory of each device, for the exit code; by default all that it has.
     max_memory_b: float | None = None
 
     def run(self) -> int:

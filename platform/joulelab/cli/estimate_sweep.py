@@ -27,19 +27,14 @@ class Sweep(Answering):
     """Predict over core clocks, and say which clock has the lowest EDP; nothing is run.
 
     `experiments/dvfs_sweep.py` measures the same.
-
-    Attributes:
-        objective: What is to be low: edp, ed2p, energy, time, or that of a plug-in.
-        clock_mhz: Core clocks: 600,1200 or 600:1980:15 for first, last and step. By default
-            the whole range of each device.
-        mode: How kernels are launched.
-        power_limit_w: Power limit of each device; by default its own.
     """
 
-    objective: str = "edp"
+    objective: str = "edp"  # What is to be low: edp, ed2p, energy, time, or that of a plug-in.
+    # Core clocks: 600,1200 or 600:1980:15 for first, last and step. By default the whole range of
+    # each device.
     clock_mhz: Annotated[str | None, tyro.conf.arg(metavar="MHZ[,MHZ...]")] = None
-    mode: Mode = "eager"
-    power_limit_w: float | None = None
+    mode: Mode = "eager"  # How kernels are launched.
+    power_limit_w: float | None = None  # Power limit of each device; by default its own.
 
     def run(self) -> int:
         """Predict, print and write."""

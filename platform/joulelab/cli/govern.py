@@ -45,36 +45,31 @@ class Govern(OneGpu):
     simulated GPU, around a load (--load). Clocks are borrowed from the clock guard. Blocks of time
     are left to the driver in random order, and what the others saved is reported with its 95 %
     interval.
-
-    Attributes:
-        program: The program and its arguments, after two dashes.
-        rules: What is asked for.
-        strategy: Who chooses: fixed, race-to-idle, model, bandit or oracle.
-        duration_s: How long, where there is no program.
-        load: What a simulated GPU plays: prefill, decode, serving, chat, training or bursts.
-        progress_url: Where a server counts its work, as in http://localhost:8000/metrics: slowdown
-            and saving are then those of its work, not inferred from counters of the GPU.
-        progress_counter: Which of its counters.
-        latency_histogram: Which of its histograms is of latencies, for --latency-limit-s.
-        quiet: Say nothing until the end; else phases and what is set for each are told meanwhile.
-        observe_only: Call no setter, ever.
-        guard_socket: Socket of the clock guard that clocks are borrowed from; by default the
-            system's, or else one that is started for it.
-        json: Write the result as JSON to this file; - for the standard output.
     """
 
+    # The program and its arguments, after two dashes.
     program: tyro.conf.Suppress[tuple[str, ...]] = ()
+    # What is asked for.
     rules: Annotated[Rules, tyro.conf.arg(name="")] = field(default_factory=Rules)
-    strategy: str = "model"
-    duration_s: float | None = None
+    strategy: str = "model"  # Who chooses: fixed, race-to-idle, model, bandit or oracle.
+    duration_s: float | None = None  # How long, where there is no program.
+    # What a simulated GPU plays: prefill, decode, serving, chat, training or bursts.
     load: str | None = None
+    # How to talk to the GPU: nvml, dcgm, smi or simulated; auto takes the best that finds one.
+    device: str = "auto"
+    # Where a server counts its work, as in http://localhost:8000/metrics: slowdown and saving are
+    # then those of its work, not inferred from counters of the GPU.
     progress_url: str | None = None
-    progress_counter: str = "vllm:generation_tokens_total"
+    progress_counter: str = "vllm:generation_tokens_total"  # Which of its counters.
+    # Which of its histograms is of latencies, for --latency-limit-s.
     latency_histogram: str = "vllm:time_per_output_token_seconds"
+    # Say nothing until the end; else phases and what is set for each are told meanwhile.
     quiet: bool = False
-    observe_only: bool = False
+    observe_only: bool = False  # Call no setter, ever.
+    # Socket of the clock guard that clocks are borrowed from; by default the system's, or else one
+    # that is started for it.
     guard_socket: Path | None = None
-    json: str | None = None
+    json: str | None = None  # Write the result as JSON to this file; - for the standard output.
 
     def run(self) -> int:
         """Govern and tell what that saved.

@@ -39,12 +39,9 @@ class List(Printing):
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Printing):
-    """Show every figure of a GPU of the catalogue, with its status and source.
+    """Show every figure of a GPU of the catalogue, with its status and source."""
 
-    Attributes:
-        name: Its key, as `joulelab processors --family gpu` lists it.
-    """
-
+    # Its key, as `joulelab processors --family gpu` lists it.
     name: Annotated[str, tyro.conf.Positional]
 
     def run(self) -> int:

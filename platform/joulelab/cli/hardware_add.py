@@ -114,55 +114,39 @@ class Add(OneGpu, Printing):
     """Add a GPU of your own: what you state of it, the rest copied from another as estimates.
 
     Every part that lists GPUs then knows it: simulated devices, estimates, power models.
-
-    Attributes:
-        name: Its key: small letters, digits, underscores.
-        like: The GPU of the catalogue that it is most like; powers of its units are taken over
-            by the number of SMs.
-        product_name: What the driver calls it; without it no device is recognised as this one.
-        architecture: Of its chip.
-        default_power_limit_w: Power limit after a reset.
-        min_power_limit_w: Lowest power limit that can be set.
-        max_power_limit_w: Highest power limit that can be set.
-        sm_clocks_mhz: All SM clocks that can be set; or the lowest and the highest, in the steps
-            of the other GPU.
-        default_clock_mhz: Where it stays under load, neither locked nor capped.
-        idle_clock_mhz: Where it rests.
-        mem_clocks_mhz: All memory clocks that can be set.
-        memory_gb: Memory, in 1e9 bytes.
-        memory_bandwidth_gb_per_s: Peak bandwidth of the memory, in 1e9 bytes per second.
-        l2_mb: L2 cache, in 1e6 bytes.
-        num_sms: Streaming multiprocessors.
-        idle_w: Power at rest, without a program.
-        set: Any other figure, as `joulelab hardware show` names it: SECTION.NAME=VALUE.
-        source: Where what you state comes from.
-        from_sweep: A table of power_w and time_s over sm_clock_mhz, of one application or more,
-            as `joulelab models train` reads it: gives the voltage curve and the constant power.
-        from_device: Take name, clocks, limits and memory from a device; what you state precedes.
-        replace: Replace a file of yours of this name.
     """
 
-    name: Annotated[str, tyro.conf.Positional]
+    name: Annotated[str, tyro.conf.Positional]  # Its key: small letters, digits, underscores.
+    # The GPU of the catalogue that it is most like; powers of its units are taken over by the
+    # number of SMs.
     like: str | None = None
+    # What the driver calls it; without it no device is recognised as this one.
     product_name: tuple[str, ...] = ()
-    architecture: str | None = None
-    default_power_limit_w: Number = None
-    min_power_limit_w: Number = None
-    max_power_limit_w: Number = None
+    architecture: str | None = None  # Of its chip.
+    default_power_limit_w: Number = None  # Power limit after a reset.
+    min_power_limit_w: Number = None  # Lowest power limit that can be set.
+    max_power_limit_w: Number = None  # Highest power limit that can be set.
+    # All SM clocks that can be set; or the lowest and the highest, in the steps of the other GPU.
     sm_clocks_mhz: Annotated[tuple[int, ...], tyro.conf.arg(metavar="MHZ ...")] = ()
-    default_clock_mhz: int | None = None
-    idle_clock_mhz: int | None = None
+    default_clock_mhz: int | None = None  # Where it stays under load, neither locked nor capped.
+    idle_clock_mhz: int | None = None  # Where it rests.
+    # All memory clocks that can be set.
     mem_clocks_mhz: Annotated[tuple[int, ...], tyro.conf.arg(metavar="MHZ ...")] = ()
-    memory_gb: Number = None
+    memory_gb: Number = None  # Memory, in 1e9 bytes.
+    # Peak bandwidth of the memory, in 1e9 bytes per second.
     memory_bandwidth_gb_per_s: Number = None
-    l2_mb: Number = None
-    num_sms: int | None = None
-    idle_w: Number = None
+    l2_mb: Number = None  # L2 cache, in 1e6 bytes.
+    num_sms: int | None = None  # Streaming multiprocessors.
+    idle_w: Number = None  # Power at rest, without a program.
+    # Any other figure, as `joulelab hardware show` names it: SECTION.NAME=VALUE.
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIGURE=VALUE ...")] = ()
-    source: str = "stated by the user"
+    source: str = "stated by the user"  # Where what you state comes from.
+    # A table of power_w and time_s over sm_clock_mhz, of one application or more, as `joulelab
+    # models train` reads it: gives the voltage curve and the constant power.
     from_sweep: Path | None = None
+    # Take name, clocks, limits and memory from a device; what you state precedes.
     from_device: bool = False
-    replace: bool = False
+    replace: bool = False  # Replace a file of yours of this name.
 
     def run(self) -> int:
         """Check the new GPU, write its file, and say what it rests on."""

@@ -34,15 +34,11 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure(OneGpu, ClockOptions, Printing, Generic[Settings]):
-    """Measure one configuration of a workload on one GPU, each phase with its error bar.
+    """Measure one configuration of a workload on one GPU, each phase with its error bar."""
 
-    Attributes:
-        workload: What to run; its own options may follow it.
-        procedure: How to measure.
-    """
-
+    # What to run; its own options may follow it.
     workload: Annotated[Settings, tyro.conf.arg(name="")]
-    procedure: Procedure = field(default_factory=Procedure)
+    procedure: Procedure = field(default_factory=Procedure)  # How to measure.
 
     def run(self) -> int:
         """Measure and print; 1 if a phase broke the validity contract."""

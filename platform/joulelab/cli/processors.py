@@ -34,19 +34,12 @@ from joulelab.hardware.processors import PROCESSORS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processors:
-    """List the devices that the estimator knows; `joulelab devices` shows this machine's GPUs.
+    """List the devices that the estimator knows; `joulelab devices` shows this machine's GPUs."""
 
-    Attributes:
-        device: Show one device with every figure of its data file and its source.
-        family: Only CPUs, GPUs, TPUs or KPUs.
-        filter: Only those whose name holds this text.
-        json: Print one JSON array instead of a table.
-    """
-
-    device: str | None = None
-    family: Family | None = None
-    filter: str = ""
-    json: bool = False
+    device: str | None = None  # Show one device with every figure of its data file and its source.
+    family: Family | None = None  # Only CPUs, GPUs, TPUs or KPUs.
+    filter: str = ""  # Only those whose name holds this text.
+    json: bool = False  # Print one JSON array instead of a table.
 
     def run(self) -> int:
         """Print what is known; 1 if no device is left."""
@@ -103,15 +96,12 @@ class Validate(Printing):
 
     Without a table, the errors that come with every estimate: those on measurements that no
     fit has seen.
-
-    Attributes:
-        measurements: CSV with the columns model, device, precision, batch, time_s, energy_j, and
-            as wanted source, family, mode, scope and knobs (key=value, parted by spaces).
-        points: Show every point.
     """
 
+    # CSV with the columns model, device, precision, batch, time_s, energy_j, and as wanted source,
+    # family, mode, scope and knobs (key=value, parted by spaces).
     measurements: Annotated[Path | None, tyro.conf.Positional] = None
-    points: bool = False
+    points: bool = False  # Show every point.
 
     def run(self) -> int:
         """Predict every measured run and print the errors; 1 if nothing could be compared."""

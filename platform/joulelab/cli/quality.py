@@ -41,27 +41,21 @@ class Quality(OneGpu, Printing, Generic[Settings]):
     The first value of every knob that varies is the reference. Retention is the share of its
     score that a configuration keeps: 1 is as good, more is better; its interval holds for other
     data of the same kind and size. Scores are kept on disk.
-
-    Attributes:
-        workload: What to score; its own options may follow it.
-        precisions: Number formats to compare, the reference first.
-        vary: Other knobs to vary, the reference's value first: steps=50,20.
-        metrics: How to score; by default what needs neither downloads nor references.
-        metric: Knobs of metrics: perplexity.stride_tokens=128, coherence.weights=FOLDER.
-        data: Folder or file, or id of a data set on the hub, with what the workload takes: texts,
-            prompts, images, recordings or token ids; by default a small set that is shipped or
-            generated, enough to compare configurations but not to judge a network.
-        no_energy: Only score.
-        procedure: How to measure; at the driver's own clocks.
     """
 
+    # What to score; its own options may follow it.
     workload: Annotated[Settings, tyro.conf.arg(name="")]
-    precisions: Names = None
-    vary: Variants = ()
-    metrics: Names = None
+    precisions: Names = None  # Number formats to compare, the reference first.
+    vary: Variants = ()  # Other knobs to vary, the reference's value first: steps=50,20.
+    metrics: Names = None  # How to score; by default what needs neither downloads nor references.
+    # Knobs of metrics: perplexity.stride_tokens=128, coherence.weights=FOLDER.
     metric: KnobWords = ()
+    # Folder or file, or id of a data set on the hub, with what the workload takes: texts, prompts,
+    # images, recordings or token ids; by default a small set that is shipped or generated, enough
+    # to compare configurations but not to judge a network.
     data: str | None = None
-    no_energy: bool = False
+    no_energy: bool = False  # Only score.
+    # How to measure; at the driver's own clocks.
     procedure: Procedure = field(default_factory=Procedure)
 
     def run(self) -> int:

@@ -11,29 +11,20 @@ from joulelab.errors import ConfigError, DeviceNotFoundError
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """How a command talks to GPUs.
+    """How a command talks to GPUs."""
 
-    Attributes:
-        device: How to talk to GPUs: nvml, dcgm, smi, simulated or replay; auto takes the best that
-            finds one.
-        store: Folder of driver state or recordings, for devices that are not hardware.
-    """
-
+    # How to talk to GPUs: nvml, dcgm, smi, simulated or replay; auto takes the best that finds one.
     device: str = "auto"
+    # Folder of driver state or recordings, for devices that are not hardware.
     store: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class OneGpu(Backend):
-    """The GPU that a command is for.
+    """The GPU that a command is for."""
 
-    Attributes:
-        uuid: Which GPU; by default the only one, or the first.
-        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
-    """
-
-    uuid: str | None = None
-    gpu: str | None = None
+    uuid: str | None = None  # Which GPU; by default the only one, or the first.
+    gpu: str | None = None  # Which GPU to simulate, by its catalogue key; for simulated alone.
 
     def address(self) -> DeviceAddress:
         """Find it as :func:`choose_address` does."""
@@ -42,13 +33,9 @@ class OneGpu(Backend):
 
 @dataclass(frozen=True, kw_only=True)
 class SomeGpus(Backend):
-    """The GPUs that a command is for.
+    """The GPUs that a command is for."""
 
-    Attributes:
-        uuid: Only these GPUs.
-    """
-
-    uuid: tuple[str, ...] = ()
+    uuid: tuple[str, ...] = ()  # Only these GPUs.
 
     def addresses(self) -> list[DeviceAddress]:
         """Find them as :func:`find_addresses` does."""

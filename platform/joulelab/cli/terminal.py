@@ -32,13 +32,9 @@ def show(content: object, shown: Callable[[], Iterable[RenderableType]], *, as_j
 
 @dataclass(frozen=True, kw_only=True)
 class Printing:
-    """A command with an answer.
+    """A command with an answer."""
 
-    Attributes:
-        json: Print one JSON object instead of text.
-    """
-
-    json: bool = False
+    json: bool = False  # Print one JSON object instead of text.
 
     def show(self, content: object, shown: Callable[[], Iterable[RenderableType]]) -> None:
         """Print the answer as :func:`show` does."""

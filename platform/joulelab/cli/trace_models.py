@@ -26,18 +26,13 @@ _EXAMPLE_STEPS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfSamples:
-    """A command on a file of samples.
+    """A command on a file of samples."""
 
-    Attributes:
-        samples: CSV file with one sample per line: t_s, phase, activities as shares, clock_ratio
-            or sm_clock_mhz, and power_w; recording where there are several in it.
-        step_s: Length of the steps that samples are made into.
-        board: GPU, by its key in the catalogue, where the file has sm_clock_mhz.
-    """
-
+    # CSV file with one sample per line: t_s, phase, activities as shares, clock_ratio or
+    # sm_clock_mhz, and power_w; recording where there are several in it.
     samples: tyro.conf.Positional[Path]
-    step_s: float = 0.1
-    board: str | None = None
+    step_s: float = 0.1  # Length of the steps that samples are made into.
+    board: str | None = None  # GPU, by its key in the catalogue, where the file has sm_clock_mhz.
 
     def recordings(self) -> list[LoadTrace]:
         """Read the file; ConfigError if it cannot be read; names column and row."""
@@ -50,19 +45,12 @@ class OfSamples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train(OfSamples, Printing):
-    """Fit a model of power over time to recordings, and write it to a folder.
+    """Fit a model of power over time to recordings, and write it to a folder."""
 
-    Attributes:
-        out: Folder to write.
-        model: Which model.
-        power_limit_w: Power limit that predictions keep to; by default none.
-        seed: Of everything random.
-    """
-
-    out: Path
-    model: str = BASELINE
-    power_limit_w: float | None = None
-    seed: int = 0
+    out: Path  # Folder to write.
+    model: str = BASELINE  # Which model.
+    power_limit_w: float | None = None  # Power limit that predictions keep to; by default none.
+    seed: int = 0  # Of everything random.
 
     def run(self) -> int:
         """Fit, write and print."""
@@ -91,15 +79,10 @@ class Train(OfSamples, Printing):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate(OfSamples, Printing):
-    """Score models with every recording held out in turn.
+    """Score models with every recording held out in turn."""
 
-    Attributes:
-        model: Models to compare; by default all.
-        power_limit_w: Power limit that predictions keep to; by default none.
-    """
-
-    model: tuple[str, ...] = tuple(TRACE_MODELS)
-    power_limit_w: float | None = None
+    model: tuple[str, ...] = tuple(TRACE_MODELS)  # Models to compare; by default all.
+    power_limit_w: float | None = None  # Power limit that predictions keep to; by default none.
 
     def run(self) -> int:
         """Score and print."""
@@ -155,19 +138,13 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predict(OfSamples):
-    """Predict power and energy of the schedules in a file of samples; their power is not read.
+    """Predict power and energy of the schedules in a file of samples; their power is not read."""
 
-    Attributes:
-        model: Folder that `joulelab models trace train` wrote.
-        level: Of the interval of the energy; 0 asks for none.
-        refuse_outside: Refuse what is unlike the recordings trained on, instead of widening.
-        json: Print one JSON object, power in each step included, instead of text.
-    """
-
-    model: tyro.conf.Positional[Path]
-    level: float = 0.9
+    model: tyro.conf.Positional[Path]  # Folder that `joulelab models trace train` wrote.
+    level: float = 0.9  # Of the interval of the energy; 0 asks for none.
+    # Refuse what is unlike the recordings trained on, instead of widening.
     refuse_outside: bool = False
-    json: bool = False
+    json: bool = False  # Print one JSON object, power in each step included, instead of text.
 
     def run(self) -> int:
         """Predict and print."""
@@ -212,14 +189,10 @@ def _forecasts(found: Mapping[str, Predicted]) -> Iterator[RenderableType]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Register(Registration, OfSamples):
-    """Register a trained trace model with signature, example, training domain and scores.
+    """Register a trained trace model with signature, example, training domain and scores."""
 
-    Attributes:
-        model: Folder that `joulelab models trace train` wrote.
-        scored: Score it with every recording held out in turn, which takes as many trainings.
-    """
-
-    model: tyro.conf.Positional[Path]
+    model: tyro.conf.Positional[Path]  # Folder that `joulelab models trace train` wrote.
+    # Score it with every recording held out in turn, which takes as many trainings.
     scored: bool = False
 
     def run(self) -> int:

@@ -37,15 +37,13 @@ class Watch:
 
     The page is made of the results folder, and loads itself anew. It is served to this machine
     alone, and made only when somebody looks and something is new.
-
-    Attributes:
-        study: Results folder of one study, or a folder that holds several: then the newest.
-        interval_s: Time after which the page asks again.
-        port: Port to listen on; the next free one if it is taken.
     """
 
+    # Results folder of one study, or a folder that holds several: then the newest.
     study: tyro.conf.Positional[Path] = DEFAULT_RESULTS
+    # Time after which the page asks again.
     interval_s: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 5.0
+    # Port to listen on; the next free one if it is taken.
     port: Annotated[int, tyro.conf.arg(metavar="PORT")] = 8765
 
     def run(self) -> int:
@@ -156,16 +154,12 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ui:
-    """Serve the MLflow pages of a results folder until Ctrl-C.
+    """Serve the MLflow pages of a results folder until Ctrl-C."""
 
-    Attributes:
-        results_dir: Folder with the embedded store, mlflow.db.
-        port: Port to listen on; the next free one if it is taken.
-        browse: Open the newest experiment in the browser of this desktop, if there is one.
-    """
-
+    # Folder with the embedded store, mlflow.db.
     results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
-    port: int = 5000
+    port: int = 5000  # Port to listen on; the next free one if it is taken.
+    # Open the newest experiment in the browser of this desktop, if there is one.
     browse: bool = True
 
     def run(self) -> int:
