@@ -26,10 +26,8 @@ Array = NDArray[np.float64]
 LEVEL = 0.95
 _MOST_SD = 1.0
 """Logarithm by which no boards of one product differ: where the search for their spread ends."""
-_FEWEST = 4
-"""Boards from which on one of them can be told from the others."""
-_NEAR = 0.3
-"""How far from the best clock, as a logarithm, EDP is taken to be a parabola."""
+_FEWEST = 4  # boards from which on one of them can be told from the others
+_NEAR = 0.3  # how far from the best clock, as a logarithm, EDP is taken to be a parabola
 _FEWEST_CLOCKS = 5
 
 

@@ -14,18 +14,15 @@ from joulelab.analysis.style import Place, note
 
 _LETTER_PT, _LINE_PT = 5.1, 10.0
 _OFFSETS_PT = (8.0, 18.0, 32.0, 48.0)
-_END_PT = 11.0
-"""Least distance between two names at the ends of curves."""
-_UPON = 50.0
-"""How bad it is to lie upon another name, or outside."""
+_END_PT = 11.0  # least distance between two names at the ends of curves
+_UPON = 50.0  # how bad it is to lie upon another name, or outside
 _CROWD = 10.0
 """How bad a place may be for a name that can go: it and its line touch a few dots at most."""
 
 _NEAR_PT = 4.0
 """A line that passes a dot by less seems to go to it, and a name that is nearer to cover it."""
 
-Places = NDArray[np.float64]
-"""Shape ``(n, 2)``, in points."""
+Places = NDArray[np.float64]  # shape (n, 2), in points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,7 @@ from joulelab.objectives import without_quality
 
 Array = NDArray[np.float64]
 
-_MOST_CHOICES = 400_000
-"""Combinations of points that are compared, all of them."""
+_MOST_CHOICES = 400_000  # combinations of points that are compared, all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,9 @@ from joulelab.searching.course import Step
 
 _MOST_ABOVE = 1.2
 """How far above the baseline the axis goes at most, in lengths of what the best saves."""
-_LOG_FROM = 4.0
-"""By what the best must be below the baseline for a logarithmic axis."""
-_NEAR_PT = 8.0
-"""Distance of two lines between which a number has no room."""
-_LEAST = 20.0
-"""What counts as that length at least, in percent."""
+_LOG_FROM = 4.0  # by what the best must be below the baseline for a logarithmic axis
+_NEAR_PT = 8.0  # distance of two lines between which a number has no room
+_LEAST = 20.0  # what counts as that length at least, in percent
 
 
 @style.in_style

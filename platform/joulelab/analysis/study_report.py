@@ -29,8 +29,7 @@ from joulelab.tracking.study import Answer, StudyHeader
 
 REPORT = "report.html"
 Draw = Callable[[], Figure | None]
-MAX_ROWS = 24
-"""Of a table on a page; all are below it."""
+MAX_ROWS = 24  # of a table on a page; all are below it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,7 @@ BEST = "#d55e00"
 EQUAL = "#009e73"
 CAPPED = "#9aa3ad"
 
-COVERAGE = 2
-"""Bars are expanded uncertainties with this coverage factor."""
+COVERAGE = 2  # bars are expanded uncertainties with this coverage factor
 
 RC: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -50,8 +49,7 @@ RC: dict[Any, Any] = {
 }
 
 
-in_style = mpl.rc_context(RC)
-"""Decorates what draws a figure."""
+in_style = mpl.rc_context(RC)  # decorates what draws a figure
 
 Place = tuple[float, float]
 RowT = TypeVar("RowT")
@@ -109,8 +107,7 @@ def tidy(axes: Axes, title: str, unit: str, x_label: str) -> None:
     axes.tick_params(length=0, labelsize=8.5)
 
 
-_LOG_FROM = 4.0
-"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
+_LOG_FROM = 4.0  # ratio of the largest to the smallest value from which an axis is logarithmic
 
 
 def is_wide(values: Sequence[float]) -> bool:
@@ -177,8 +174,7 @@ def save_figure(figure: Figure, *paths: Path) -> None:
 
 WIDTH_IN = 11.0
 _NOTE_IN = 0.16
-_WIDE_PT = 1170.0
-"""Letters of a point that a line of bold text has room for, about."""
+_WIDE_PT = 1170.0  # letters of a point that a line of bold text has room for, about
 _SHORT = 150
 """Letters of an answer that stands above a figure as it is; of a longer one the first clause."""
 

@@ -21,8 +21,7 @@ from joulelab.errors import ConfigError
 Array = NDArray[np.float64]
 
 _LEAST_DOF = 5
-_MOST_CHANGE = 0.2
-"""Of energy: what would be changed by more is another experiment."""
+_MOST_CHANGE = 0.2  # of energy: what would be changed by more is another experiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,8 +161,7 @@ parse = partial(parse_with_workload, Attribute, prog="joulelab attribute")
 """Reads the command line; each workload's settings become its options."""
 
 
-_SURE = 2.0
-"""Standard uncertainties by which a component must gain to be said to."""
+_SURE = 2.0  # standard uncertainties by which a component must gain to be said to
 
 
 def clock_table(clocks: Clocks, phase: str, objective: Objective) -> Table:

@@ -12,8 +12,7 @@ from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import check_range
 from joulelab.tracking.durable import write_whole
 
-_SHOWN_LAUNCHES = 400
-"""Launches that a chart of streams can show, where no part is asked for."""
+_SHOWN_LAUNCHES = 400  # launches that a chart of streams can show, where no part is asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

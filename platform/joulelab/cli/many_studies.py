@@ -77,8 +77,7 @@ class PolicyCommand(Printing):
             save_policy_plot(applications, found[-1], self.plot, aim=aim)
 
 
-_NAMED = 6
-"""Equals that a sentence names."""
+_NAMED = 6  # equals that a sentence names
 
 
 def policy_words(policy: Policy, objective: str) -> str:

@@ -22,8 +22,7 @@ from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, read_studies, 
 from joulelab.tracking.study_lock import StudyLock
 
 _MOST_ROWS = 1_000_000
-_MOST_REPEATS = 10_000
-"""No more are looked for: a question that needs so many needs another design."""
+_MOST_REPEATS = 10_000  # no more are looked for: a question that needs so many needs another design
 _LEAST, _MOST = 1e-6, 10.0
 
 

@@ -20,10 +20,8 @@ from joulelab.running.measure import ProgramUse
 from joulelab.serving.bench import ServerUse
 
 _UNKNOWN = "-"
-_FEW = 2
-"""GPUs that do not count are told apart up to this many."""
-_SHORT = 14
-"""Characters of a UUID that tell GPUs apart, so that a table fits into 80 columns."""
+_FEW = 2  # GPUs that do not count are told apart up to this many
+_SHORT = 14  # characters of a UUID that tell GPUs apart, so that a table fits into 80 columns
 
 
 def print_use(use: ProgramUse) -> None:

@@ -12,8 +12,7 @@ from joulelab.study.search import Asked
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import choices_of
 
-_TIMES = (1, 4, 16)
-"""Batches that are searched unless others are named, over the workload's own."""
+_TIMES = (1, 4, 16)  # batches that are searched unless others are named, over the workload's own
 _NARROWER = {"fp32": ("tf32", "bf16"), "tf32": ("bf16",), "fp16": ("int8",), "bf16": ("int8",)}
 """Formats that are searched besides the workload's own unless others are named."""
 

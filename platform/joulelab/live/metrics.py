@@ -16,16 +16,14 @@ from joulelab.live.reading import LiveReading, LiveSession, LiveView
 
 SLOW_PERIOD_S = 1.4
 """Period of the energy counter; with :data:`FRESH_S` no value is older than two seconds."""
-FRESH_S = 0.5
-"""Scrapes that follow each other faster are answered from one look."""
+FRESH_S = 0.5  # scrapes that follow each other faster are answered from one look
 
 GPU_LABELS = ("gpu", "uuid", "hostname")
 _STUDY_LABELS = ("hostname", "study")
 
 Sample = tuple[tuple[str, ...], Any]
 """Values of labels, and a number; of information, its words by their names."""
-Found = dict[str, list[Sample]]
-"""Samples by the names of their families."""
+Found = dict[str, list[Sample]]  # samples by the names of their families
 Add = Callable[..., None]
 """Adds values of families, by their names, under the same labels; ``None`` is no sample."""
 

@@ -71,22 +71,17 @@ class Metric(ABC):
     """Its name in the registry: that of its class, ``kl_divergence`` of ``KlDivergence``."""
     direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset()
-    asks: ClassVar[type[Any]]
-    """The protocol of what it asks: one of those below."""
-    version: ClassVar[int] = 1
-    """Raised when equal outputs get another score than before."""
+    asks: ClassVar[type[Any]]  # the protocol of what it asks: one of those below
+    version: ClassVar[int] = 1  # raised when equal outputs get another score than before
     interval: ClassVar[Interval] = "bootstrap"
     """How samples make an interval: bootstrap draws them anew; jackknife takes each for the score
     without one of the things scored, where drawing a thing twice would change the score."""
-    num_draws: ClassVar[int] = 999
-    """How often the bootstrap draws."""
+    num_draws: ClassVar[int] = 999  # how often the bootstrap draws
 
-    least: ClassVar[Mapping[str, int]] = {}
-    """Least values of knobs that count, where that is not 1."""
+    least: ClassVar[Mapping[str, int]] = {}  # least values of knobs that count, where that is not 1
     judge: ClassVar[str] = ""
     """What may judge, where the metric needs ``weights``: a folder or hub id such as this."""
-    instead: ClassVar[str] = ""
-    """Metrics of the same outputs that need less."""
+    instead: ClassVar[str] = ""  # metrics of the same outputs that need less
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -57,8 +57,7 @@ def page(found: Attribution) -> str:
     )
 
 
-EXPERIMENT = "joulelab attribution"
-"""Name of the MLflow experiment."""
+EXPERIMENT = "joulelab attribution"  # name of the MLflow experiment
 
 
 def write_all(found: Attribution, folder: Path) -> tuple[Path, Path, Path]:
@@ -117,10 +116,8 @@ def _metrics(found: Attribution) -> dict[str, float]:
     return metrics
 
 
-_SMALLEST = 0.004
-"""Parts below this share of the whole are drawn without a name of their own."""
-_LETTERS = 150.0
-"""Letters that a row as wide as the figure has room for."""
+_SMALLEST = 0.004  # parts below this share of the whole are drawn without a name of their own
+_LETTERS = 150.0  # letters that a row as wide as the figure has room for
 
 
 class _Box(NamedTuple):

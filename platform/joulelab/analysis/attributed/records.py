@@ -8,8 +8,7 @@ from joulelab.analysis.table import Frame
 from joulelab.attribution.attribution import Attribution, Phase, Share
 from joulelab.sampling.spells import MeteringCost
 
-ALL_GPUS = "all"
-"""In the place of a UUID where a number is of all boards."""
+ALL_GPUS = "all"  # in the place of a UUID where a number is of all boards
 
 
 def frame(found: Attribution) -> Frame:

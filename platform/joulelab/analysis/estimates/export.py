@@ -23,8 +23,7 @@ from joulelab.hardware.processor import Processor
 from joulelab.provenance import joulelab_version
 from joulelab.tracking.durable import write_whole
 
-SCHEMA_VERSION = 1
-"""Raised when a name or a meaning changes; new names do not raise it."""
+SCHEMA_VERSION = 1  # raised when a name or a meaning changes; new names do not raise it
 
 
 def _columns(entry: str, names: str, found: Columns) -> Columns:

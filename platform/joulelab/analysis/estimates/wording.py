@@ -28,8 +28,7 @@ TIER_WORDS = {
 }
 
 
-OnProcessor = Cell | Fit | Curve
-"""What is predicted of a model on a processor."""
+OnProcessor = Cell | Fit | Curve  # what is predicted of a model on a processor
 
 
 def headline(cell: Cell) -> str:
