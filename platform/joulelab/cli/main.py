@@ -10,10 +10,7 @@ from joulelab.errors import UnknownNameError
 from joulelab.registry import unknown_name
 
 COMMANDS = {
-    "estimate": (
-        "cli.estimate:Estimate",
-        "Predict latency, energy and memory of models.",
-    ),
+    "estimate": ("cli.estimate:Estimate", "Predict latency, energy and memory of models."),
     "compare": ("cli.compare:Compare", "Predict devices side by side."),
     "estimate-sweep": (
         "cli.estimate_sweep:Sweep",
@@ -26,10 +23,7 @@ COMMANDS = {
     "estimate-kpu": ("cli.compare:EstimateKpu", "Predict the events inside a KPU."),
     "validate": ("cli.processors:Validate", "Compare predictions with measurements."),
     "calibrate": ("cli.calibrate:Calibrate", "Measure a board or host, or fit a device."),
-    "processors": (
-        "cli.processors:Processors",
-        "List the devices that can be estimated.",
-    ),
+    "processors": ("cli.processors:Processors", "List the devices that can be estimated."),
     "hardware": ("cli.hardware:parse", "Add GPUs of your own to the catalogue; list, check them."),
     "models": (
         "cli.models:parse",
@@ -37,16 +31,10 @@ COMMANDS = {
     ),
     "devices": ("cli.devices:Devices", "Show the GPUs of this machine."),
     "top": ("cli.top:Top", "Watch power, energy, clocks and loans of this machine's GPUs."),
-    "export-metrics": (
-        "cli.top:ExportMetrics",
-        "Serve what `top` shows to Prometheus.",
-    ),
+    "export-metrics": ("cli.top:ExportMetrics", "Serve what `top` shows to Prometheus."),
     "doctor": ("cli.doctor:Doctor", "Check that results here can be believed."),
     "measure": ("cli.measure:parse", "Measure one workload, with an error bar."),
-    "attribute": (
-        "cli.attribute:parse",
-        "Attribute energy to components, layers and kernels.",
-    ),
+    "attribute": ("cli.attribute:parse", "Attribute energy to components, layers and kernels."),
     "kernels": ("cli.kernels:Kernels", "List the GPU kernels of a trace of PyTorch's profiler."),
     "study": ("cli.study:parse", "Sweep clocks, search, compare formats ...: list or run a study."),
     "govern": ("cli.govern:parse", "Control the clock of a running program; tell what it saved."),

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import tyro
 from rich.console import RenderableType
@@ -121,22 +122,6 @@ def _scores_table(found: Mapping[str, TraceScores]) -> Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
-    """Energy of one schedule, with its interval if one was asked for, and power in each step.
-
-    ``outside`` is what of it is unlike the recordings trained on.
-    """
-
-    energy_j: float
-    lower_j: float | None
-    upper_j: float | None
-    duration_s: float
-    outside: tuple[str, ...]
-    step_s: float
-    power_w: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Predict(OfSamples):
     """Predict power and energy of the schedules in a file of samples; their power is not read."""
 
@@ -151,38 +136,40 @@ class Predict(OfSamples):
         check_range("--level", self.level, 0, MOST_LEVEL)
         model = load_trace_model(self.model)
         found = {name: self._predicted(model, each) for name, each in self.schedules().items()}
-        content = {name: asdict(each) for name, each in found.items()}
-        show(content, lambda: _forecasts(found), as_json=self.json)
+        show(found, lambda: _forecasts(found), as_json=self.json)
         return 0
 
-    def _predicted(self, model: TraceModel, schedule: Schedule) -> Predicted:
+    def _predicted(self, model: TraceModel, schedule: Schedule) -> dict[str, Any]:
+        """Return energy, its interval if one was asked for, and power in each step.
+
+        ``outside`` is what of the schedule is unlike the recordings trained on.
+        """
         findings = model.encoding.findings(schedule)
         if findings and self.refuse_outside:
             raise ConfigError(f"Schedules must be like those trained on: {findings[0]}")
         power_w = model.predict(schedule)
         forecast = model.predict_energy(schedule, self.level) if self.level else None
-        return Predicted(
-            energy_j=float(power_w.sum() * schedule.step_s),
-            lower_j=None if forecast is None else forecast.lower_j,
-            upper_j=None if forecast is None else forecast.upper_j,
-            duration_s=schedule.duration_s,
-            outside=findings,
-            step_s=schedule.step_s,
-            power_w=tuple(power_w.tolist()),
-        )
+        return {
+            "energy_j": float(power_w.sum() * schedule.step_s),
+            "lower_j": None if forecast is None else forecast.lower_j,
+            "upper_j": None if forecast is None else forecast.upper_j,
+            "duration_s": schedule.duration_s,
+            "outside": findings,
+            "step_s": schedule.step_s,
+            "power_w": power_w.tolist(),
+        }
 
 
-def _forecasts(found: Mapping[str, Predicted]) -> Iterator[RenderableType]:
+def _forecasts(found: Mapping[str, Mapping[str, Any]]) -> Iterator[RenderableType]:
     table = Table("recording", "duration", "mean power", "energy", "from", "to")
     for name, each in found.items():
-        ends = ["" if end is None else f"{end:.4g} J" for end in (each.lower_j, each.upper_j)]
-        mean = f"{each.energy_j / each.duration_s:.4g} W"
-        table.add_row(
-            escape(name), f"{each.duration_s:.4g} s", mean, f"{each.energy_j:.4g} J", *ends
-        )
+        energy_j, duration_s = each["energy_j"], each["duration_s"]
+        ends = ["" if each[end] is None else f"{each[end]:.4g} J" for end in ("lower_j", "upper_j")]
+        mean = f"{energy_j / duration_s:.4g} W"
+        table.add_row(escape(name), f"{duration_s:.4g} s", mean, f"{energy_j:.4g} J", *ends)
     yield table
     for name, each in found.items():
-        for text in each.outside:
+        for text in each["outside"]:
             line = f"{name}: outside of training, interval widened: {text}"
             yield Text(line, style="yellow")
 

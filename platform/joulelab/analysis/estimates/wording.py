@@ -46,11 +46,6 @@ def device_words(cell: Cell) -> str:
     return _times(cell, cell.processor.product_name)
 
 
-def device_key(cell: Cell) -> str:
-    """Name the processors as the catalogue does: ``"2 x h200_sxm"``."""
-    return _times(cell, cell.processor.key)
-
-
 def differing(cells: Sequence[OnProcessor], *, always: str) -> list[str]:
     """Return the names of :data:`_NAMES` in which ``cells`` differ, and ``always``."""
     return [n for n in _NAMES if n == always or len({value_of(cell, n) for cell in cells}) > 1]
@@ -71,7 +66,7 @@ def value_of(cell: OnProcessor, name: str) -> str:
         return cell.estimate.mode if isinstance(cell, Cell) and cell.estimate else ""
     if name != "device":
         return str(getattr(cell, name, ""))
-    return device_key(cell) if isinstance(cell, Cell) else cell.processor.key
+    return _times(cell, cell.processor.key) if isinstance(cell, Cell) else cell.processor.key
 
 
 def setting_words(cell: Cell) -> str:
@@ -163,14 +158,9 @@ def change_words(opportunity: Opportunity) -> tuple[str, str]:
     return f"{energy:+.0%} energy", f"{time:+.0%} time"
 
 
-def per_work(phase: PhaseEstimate, unit: str) -> tuple[str, str]:
-    """Write time and energy per unit of work."""
-    time = brief(phase.time_per_unit_s, f"s/{unit}")
-    return time, brief(phase.energy_per_unit_j, f"J/{unit}")
-
-
 def _cost(estimate: Estimate, phase: PhaseEstimate) -> str:
-    time, energy = per_work(phase, estimate.unit)
+    time = brief(phase.time_per_unit_s, f"s/{estimate.unit}")
+    energy = brief(phase.energy_per_unit_j, f"J/{estimate.unit}")
     name = f"{phase.phase} " if len(estimate.phases) > 1 else ""
     return f"{name}{time}, {energy} at {brief(phase.power_w, 'W')}"
 
