@@ -110,8 +110,8 @@ class Listing(Generic[RowT, FoundT]):
         for name, unit in (heads[i] for i in kept):
             table.add_column(f"{name}\n{unit}", justify="right", overflow="fold")
         for row in rows:
-            line = self.line(row)
-            cells = [*line.named, *_cells(line, quantities), _count(row)]
+            line, minus = self.line(row), f"-{row.num_invalid}" if row.num_invalid else ""
+            cells = [*line.named, *_cells(line, quantities), f"{row.num_valid}{minus}"]
             style = NONE if line.found is None else _STYLES.get(line.mark[0], "")
             table.add_row(line.mark, *(cells[i] for i in kept), style=style)
         return table
@@ -121,10 +121,6 @@ def _cells(line: Line[FoundT], quantities: Sequence[Quantity[FoundT]]) -> list[s
     if line.found is None:
         return [line.why * (each.name == "energy") for each in quantities]
     return [each.cell(line.found) for each in quantities]
-
-
-def _count(row: Counts) -> str:
-    return f"{row.num_valid}-{row.num_invalid}" if row.num_invalid else f"{row.num_valid}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from joulelab.analysis import style
 from joulelab.analysis.quantities import brief
 from joulelab.tracking.durable import write_whole
 
@@ -142,7 +141,9 @@ def plain_log_ticks(axes: Axes, which: Literal["x", "y"]) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
     axis.set_major_locator(LogLocator(subs=_subs(high / low)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+    axis.set_major_formatter(
+        FuncFormatter(lambda v, _: f"{v:g}" if v < 1e6 else brief(v, "").replace("G", "B"))
+    )
     axis.set_minor_locator(NullLocator())
 
 
@@ -151,10 +152,6 @@ def _subs(ratio: float) -> tuple[float, ...]:
     if ratio < 10:
         return (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
     return (1.0, 2.0, 5.0) if ratio < 300 else (1.0,)
-
-
-def _tick(value: float) -> str:
-    return f"{value:g}" if value < 1e6 else brief(value, "").replace("G", "B")
 
 
 _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -195,7 +192,8 @@ def headed_figure(
     Without sentences in ``answer``, which stand above in letters of ``size`` points, it has no
     head. ``left`` is where lines and panels begin, as a share of the width.
     """
-    lines = [part for each in answer for part in wrap(_joined(each), int(_WIDE_PT / size))]
+    kept = [_WITHIN.sub("\N{NO-BREAK SPACE}", each) for each in answer]
+    lines = [part for each in kept for part in wrap(each, int(_WIDE_PT / size))]
     notes = wrap(about, 150) if lines else []
     line_in = 1.35 * size / 72
     head_in = 0.35 + line_in * len(lines) + _NOTE_IN * len(notes) if lines else 0.0
@@ -213,12 +211,8 @@ def headed_figure(
     return figure
 
 
+# Spaces between numbers and what belongs to them, where lines should not break.
 _WITHIN = re.compile(r"(?<=\d) (?=[%±])|(?<=±) |(?<=\d) (?=[a-zµA-Z]{1,6}(?:/|\b))")
-
-
-def _joined(answer: str) -> str:
-    """Return an answer whose lines do not break between numbers and what belongs to them."""
-    return _WITHIN.sub("\N{NO-BREAK SPACE}", answer)
 
 
 COLUMN_IN, PAGE_IN = 3.5, 7.16
@@ -245,21 +239,21 @@ def save_png_and_svg(figure: Figure, stem: Path) -> tuple[Path, Path]:
 
 
 _INKS = {
-    style.INK: "ink",
-    style.MUTED: "muted",
-    style.GRID: "grid",
-    style.PAPER: "paper",
-    style.CURVE: "curve",
-    style.BEST: "best",
-    style.EQUAL: "equal",
-    style.CAPPED: "capped",
+    INK: "ink",
+    MUTED: "muted",
+    GRID: "grid",
+    PAPER: "paper",
+    CURVE: "curve",
+    BEST: "best",
+    EQUAL: "equal",
+    CAPPED: "capped",
 }
 
 
 def svg_of(figure: Figure) -> str:
     """Return ``figure`` as an SVG element whose text is text."""
     drawn = StringIO()
-    with mpl.rc_context({**style.RC, "svg.fonttype": "none"}):
+    with mpl.rc_context({**RC, "svg.fonttype": "none"}):
         figure.savefig(drawn, format="svg", metadata={"Date": None}, transparent=True)
     _, tag, element = drawn.getvalue().partition("<svg")
     return tag + element

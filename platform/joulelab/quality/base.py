@@ -79,6 +79,8 @@ class Metric(ABC):
     num_draws: ClassVar[int] = 999  # how often the bootstrap draws
 
     least: ClassVar[Mapping[str, int]] = {}  # least values of knobs that count, where that is not 1
+    package: ClassVar[tuple[str, str]] = ("", "")
+    """The package that scores, and the module that it is imported by, where it may be absent."""
     judge: ClassVar[str] = ""
     """What may judge, where the metric needs ``weights``: a folder or hub id such as this."""
     instead: ClassVar[str] = ""  # metrics of the same outputs that need less
@@ -114,6 +116,8 @@ class Metric(ABC):
                 f"{self.name} needs the weights of a network that judges: give "
                 f"{self.name}.weights, {self.judge}. {self.instead} need none."
             )
+        if all(self.package):
+            require_package(self.name, *self.package)
 
     @abstractmethod
     def observe(self, subject: Any, data: Any) -> Any:

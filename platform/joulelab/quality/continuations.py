@@ -10,7 +10,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.base import FloatArray, GeneratesText, Metric, Need, Score, require_package
+from joulelab.quality.base import FloatArray, GeneratesText, Metric, Need, Score
 from joulelab.quality.text_data import TextData
 from joulelab.quality.uncertainty import mean_score
 
@@ -26,12 +26,16 @@ Embed = Callable[[Sequence[str]], FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuations(Metric):
-    """A metric of the continuations of the data set's prompts."""
+    """A metric of the continuations of the data set's prompts.
+
+    Attributes:
+        new_tokens: Most tokens of a continuation.
+    """
 
     asks: ClassVar = GeneratesText
     instead: ClassVar = "perplexity, token_agreement and kl_divergence"
 
-    new_tokens: int = 64  # most tokens of a continuation
+    new_tokens: int = 64
 
     @property
     @override
@@ -71,15 +75,10 @@ class Bleu(Continuations):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
-
+    package: ClassVar = ("sacrebleu", "sacrebleu")
     least: ClassVar = {"num_resamples": 2}
 
     num_resamples: int = 1000
-
-    @override
-    def check(self, data: TextData) -> None:
-        super(Bleu, self).check(data)  # slots make the class anew
-        require_package(self.name, "sacrebleu", "sacrebleu")
 
     @override
     def score(self, observed: Sequence[str], data: TextData, reference: object) -> Score:
@@ -133,14 +132,10 @@ class Rouge(Continuations):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
+    package: ClassVar = ("rouge-score", "rouge_score")
 
     kind: Kind = "rougeL"
     stemmer: bool = False
-
-    @override
-    def check(self, data: TextData) -> None:
-        super(Rouge, self).check(data)  # slots make the class anew
-        require_package(self.name, "rouge-score", "rouge_score")
 
     @override
     def score(self, observed: Sequence[str], data: TextData, reference: object) -> Score:

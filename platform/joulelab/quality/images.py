@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.base import FloatArray, MakesImages, Metric, Need, Score, require_package
+from joulelab.quality.base import FloatArray, MakesImages, Metric, Need, Score
 from joulelab.quality.image_data import ImageData
 from joulelab.quality.uncertainty import mean_score
 
@@ -68,12 +68,15 @@ class ClipScore(Images):
 
     Hessel and others, "CLIPScore: a reference-free evaluation metric for image captioning", 2021,
     without its factor of 2.5. Values of different CLIP networks differ.
+
+    Attributes:
+        weights: Folder or hub id of the CLIP network that judges.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"weights"})
     judge: ClassVar = "a folder or hub id such as openai/clip-vit-large-patch14"
 
-    weights: str | None = None  # folder or hub id of the CLIP network that judges
+    weights: str | None = None
 
     @override
     def check(self, data: ImageData) -> None:
@@ -99,23 +102,26 @@ class Fid(Images):
     equilibrium", 2017, on the 2048 features of torch-fidelity's port of the original network. It
     is biased upwards by a small number of images, so compare equal numbers only; published
     values take 10 000 or more.
+
+    Attributes:
+        weights: File with the weights of that network.
     """
 
     direction: ClassVar[Direction] = "lower"
     needs: ClassVar[frozenset[Need]] = frozenset({"references", "weights"})
+    package: ClassVar = ("torch-fidelity", "torch_fidelity")
     judge: ClassVar = (
         "a file such as https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/"
         "weights-inception-2015-12-05-6726825d.pth"
     )
 
-    weights: str | None = None  # file with the weights of that network
+    weights: str | None = None
 
     @override
     def check(self, data: ImageData) -> None:
         from joulelab.workloads.formats import require_file
 
         Metric.check(self, data)
-        require_package(self.name, "torch-fidelity", "torch_fidelity")
         require_file(str(self.weights))
         require_real_images(self.name, data)
 
@@ -146,6 +152,9 @@ class FrechetDistance(Images):
     leaves one image out at a time instead, and holds for sets of as many images: a set in which
     images come twice has a larger distance, so a bootstrap of ratios misses (checked on features
     whose distances are known).
+
+    Attributes:
+        num_resamples: How often the images are drawn anew.
     """
 
     direction: ClassVar[Direction] = "lower"
@@ -154,7 +163,7 @@ class FrechetDistance(Images):
 
     least: ClassVar = {"num_resamples": 2}
 
-    num_resamples: int = 20  # how often the images are drawn anew
+    num_resamples: int = 20
 
     @override
     def check(self, data: ImageData) -> None:
@@ -194,6 +203,9 @@ class Lpips(Images):
 
     Zhang and others, "The unreasonable effectiveness of deep features as a perceptual metric",
     2018, with AlexNet.
+
+    Attributes:
+        weights: File with AlexNet's weights of ImageNet as torchvision publishes them.
     """
 
     direction: ClassVar[Direction] = "lower"
@@ -201,7 +213,6 @@ class Lpips(Images):
 
     judge: ClassVar = "a file such as https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
 
-    # File with AlexNet's weights of ImageNet as torchvision publishes them
     weights: str | None = None
 
     @override

@@ -22,16 +22,19 @@ class NextTokens(Metric):
 
     Every token is predicted from the same tokens before it, whatever the network would have
     written itself, so that one early difference does not count again and again.
+
+    Attributes:
+        max_tokens: Most tokens of the data set that are read. Their predictions are held in
+            memory, vocabulary times 4 bytes each.
+        window_tokens: Tokens of one window; windows do not overlap.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
     asks: ClassVar = ReadsTokens
     least: ClassVar = {"window_tokens": 2}
 
-    # Most tokens of the data set that are read. Their predictions are held in memory, vocabulary
-    # times 4 bytes each.
     max_tokens: int = 2048
-    window_tokens: int = 256  # tokens of one window; windows do not overlap
+    window_tokens: int = 256
 
     @property
     @override
@@ -149,15 +152,18 @@ class Perplexity(Metric):
     "Perplexity of fixed-length models" of the documentation of transformers. A network that
     takes all tokens for equally likely has the size of its vocabulary as its perplexity.
     Tokens of different vocabularies differ: compare configurations of one network only.
+
+    Attributes:
+        window_tokens: Tokens of one window, or as many as the network reads if that is less.
+        stride_tokens: How far the window moves; a shorter stride gives tokens more context.
     """
 
     direction: ClassVar[Direction] = "lower"
     asks: ClassVar = ReadsTokens
     least: ClassVar = {"window_tokens": 2}
 
-    # Tokens of one window, or as many as the network reads if that is less
     window_tokens: int = 2048
-    stride_tokens: int = 512  # how far the window moves; a shorter stride gives tokens more context
+    stride_tokens: int = 512
 
     def __post_init__(self) -> None:
         Metric.__post_init__(self)

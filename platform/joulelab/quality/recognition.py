@@ -18,7 +18,6 @@ from joulelab.quality.base import (
     Metric,
     Need,
     Score,
-    require_package,
 )
 from joulelab.quality.image_data import DetectionData, LabelledData
 from joulelab.quality.images import require_finite
@@ -56,11 +55,15 @@ class Classes(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy(Classes):
-    """Share of the inputs, 0 to 1, whose class is among the likeliest, by torchmetrics."""
+    """Share of the inputs, 0 to 1, whose class is among the likeliest, by torchmetrics.
+
+    Attributes:
+        top: How many of the likeliest classes count.
+    """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
 
-    top: int = 1  # how many of the likeliest classes count
+    top: int = 1
 
     @override
     def check(self, data: LabelledData) -> None:
@@ -125,20 +128,25 @@ class MeanAveragePrecision(Metric):
 
     Lin and others, "Microsoft COCO: common objects in context", 2014: precision averaged over
     recall, classes and, by default, ten thresholds of overlap.
+
+    Attributes:
+        overlap: Intersection over union from which a box counts as found.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
     asks: ClassVar = Detects
+    package: ClassVar = ("faster-coco-eval", "faster_coco_eval")
     num_draws: ClassVar = 199  # each draw is a whole evaluation
 
-    overlap: Overlap = "0.5:0.95"  # intersection over union from which a box counts as found
+    overlap: Overlap = "0.5:0.95"
 
     observation = "objects"
 
     @override
     def check(self, data: DetectionData) -> None:
-        require_package(self.name, "faster-coco-eval", "faster_coco_eval")
-        if not any(len(each.labels) for each in getattr(data, "objects", ())):
+        Metric.check(self, data)
+        known = any(len(each.labels) for each in getattr(data, "objects", ()))
+        if "references" in self.needs and not known:
             raise ConfigError(
                 f"mean_average_precision needs images with known objects; {data.name} has none. "
                 "box_agreement needs none."
@@ -191,10 +199,6 @@ class BoxAgreement(MeanAveragePrecision):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
-
-    @override
-    def check(self, data: DetectionData) -> None:
-        require_package(self.name, "faster-coco-eval", "faster_coco_eval")
 
     @override
     def score(
