@@ -133,12 +133,3 @@ class Closing:
     notes: Sequence[str]  # what must be read with it
     # Heads of columns that go where there is no room, the first one first
     minor: Sequence[str] = ()
-
-    @property
-    def table(self) -> Table:
-        """The whole table."""
-        return self.lay(())
-
-    def fitting(self, console: Console) -> Table:
-        """Lay it out as wide as ``console`` allows: columns go, never digits."""
-        return fitting(console, self.lay, self.minor)

@@ -11,8 +11,7 @@ import tyro
 from rich.console import RenderableType
 from rich.table import Table
 
-from joulelab.analysis.attributed.records import content, frame
-from joulelab.analysis.attributed.table import lines, share_of_all
+from joulelab.analysis.attributed.table import content, frame, lines, share_of_all
 from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share
 from joulelab.attribution.session import Asked, Session

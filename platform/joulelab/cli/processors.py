@@ -14,7 +14,7 @@ from joulelab.analysis.estimates.export import device_fields
 from joulelab.analysis.estimates.wording import TIER_WORDS
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import numbers, quiet_table, words
-from joulelab.cli.terminal import Printing, progress, show
+from joulelab.cli.terminal import Printing, progress
 from joulelab.core.cost import Pipe
 from joulelab.estimator.estimate import Confidence
 from joulelab.estimator.pricing.predict import confidence_of
@@ -33,7 +33,7 @@ from joulelab.hardware.processors import PROCESSORS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Processors:
+class Processors(Printing):
     """List the devices that the estimator knows; `joulelab devices` shows this machine's GPUs."""
 
     device: str | None = None  # Show one device with every figure of its data file and its source.
@@ -45,7 +45,7 @@ class Processors:
         """Print what is known; 1 if no device is left."""
         found = self._chosen()
         content = [_fields(processor) for processor in found]
-        show(content, lambda: self._shown(found), as_json=self.json)
+        self.show(content, lambda: self._shown(found))
         return int(not found)
 
     def _shown(self, found: Sequence[Processor]) -> list[RenderableType]:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.cli.power_models import MOST_LEVEL, Registration
-from joulelab.cli.terminal import Printing, show
+from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_SEED, MOST_W, check_positive, check_range
 from joulelab.errors import ConfigError
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS, load_trace_model
@@ -122,7 +122,7 @@ def _scores_table(found: Mapping[str, TraceScores]) -> Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predict(OfSamples):
+class Predict(OfSamples, Printing):
     """Predict power and energy of the schedules in a file of samples; their power is not read."""
 
     model: tyro.conf.Positional[Path]  # Folder that `joulelab models trace train` wrote.
@@ -136,7 +136,7 @@ class Predict(OfSamples):
         check_range("--level", self.level, 0, MOST_LEVEL)
         model = load_trace_model(self.model)
         found = {name: self._predicted(model, each) for name, each in self.schedules().items()}
-        show(found, lambda: _forecasts(found), as_json=self.json)
+        self.show(found, lambda: _forecasts(found))
         return 0
 
     def _predicted(self, model: TraceModel, schedule: Schedule) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from joulelab.analysis.attributed import records, table
+from joulelab.analysis.attributed import table
 from joulelab.analysis.page import render
 from joulelab.analysis.quantities import brief, si_scale
 from joulelab.analysis.style import CAPPED, GRID, INK, MUTED, in_style, note, themed_svg, tidy
@@ -38,10 +38,12 @@ def page(found: Attribution) -> str:
                 "closure": table.closure_words(phase),
                 "is_reconciled": phase.is_reconciled,
                 "icicle": themed_svg(icicle_figure(phase), f"i{number}-"),
-                "components": table.component_table(phase),
+                "components": table.share_table(
+                    phase, phase.by_component, "component", phase.boards
+                ),
                 "depth": themed_svg(depth_figure(phase), f"d{number}-"),
-                "layers": table.layer_table(phase),
-                "kernels": table.kernel_table(phase),
+                "layers": table.share_table(phase, table.in_order(phase), "layer"),
+                "kernels": table.share_table(phase, phase.by_kernel[: table.MAX_KERNELS], "kernel"),
                 "num_kernels": len(phase.by_kernel),
             }
             for number, phase in enumerate(found.phases)
@@ -65,8 +67,8 @@ def write_all(found: Attribution, folder: Path) -> tuple[Path, Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = tuple(folder / f"attribution.{kind}" for kind in ("html", "csv", "json"))
     write_whole(paths[0], page(found).encode())
-    records.frame(found).write(paths[1])
-    write_whole(paths[2], (json.dumps(records.content(found), indent=1) + "\n").encode())
+    table.frame(found).write(paths[1])
+    write_whole(paths[2], (json.dumps(table.content(found), indent=1) + "\n").encode())
     return paths[0], paths[1], paths[2]
 
 
