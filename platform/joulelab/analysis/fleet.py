@@ -105,15 +105,15 @@ def _fleet(group: Sequence[Measurement]) -> Fleet | None:
     most = max(names, key=names.count, default="")
     is_tied = tied(names, [m.device.uuid for m in valid], most)
     counted = [m for m, yes in zip(valid, is_tied, strict=True) if yes]
+    one_of = {m.device.uuid: m for m in counted}
     aspects = [
         _compared("energy", "J", counted, lambda m: m.energy_per_unit_j, is_pooled=True),
         _compared("time", "s", counted, lambda m: m.time_per_unit_s, is_pooled=True),
         _compared("idle power", "W", counted, lambda m: m.idle_power_w or 0.0, is_pooled=False),
-        *(_best_clock(own, len(alike)) for own in alike),
+        *(_best_clock([m for m in own if m.device.uuid in one_of], len(alike)) for own in alike),
     ]
     if not (known := tuple(each for each in aspects if each is not None)):
         return None
-    one_of = {m.device.uuid: m for m in counted}
     return Fleet(
         boards=tuple(m.device for m in one_of.values()),
         hosts={uuid: m.provenance.hostname for uuid, m in one_of.items()},
