@@ -4,7 +4,7 @@ import pytest
 
 from joulelab.searching.strategies import STRATEGIES
 from joulelab.testing import StrategyContract
-from joulelab.testing.strategies import small_problem
+from joulelab.testing.choosing import small_problem
 
 
 class TestEveryStrategy(StrategyContract):

@@ -13,7 +13,7 @@ from joulelab.testing import (
     StrategyContract,
     WorkloadContract,
 )
-from joulelab.testing.strategies import small_problem
+from joulelab.testing.choosing import small_problem
 from joulelab.workloads.program import workload_type
 
 

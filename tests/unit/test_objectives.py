@@ -10,7 +10,7 @@ from synthetic_results import energy_j, measurement, time_s
 from joulelab.analysis.plots import phase_figure
 from joulelab.analysis.policy import applications_of
 from joulelab.analysis.sweep import analyse_sweep
-from joulelab.analysis.sweep_table import sweep_frame
+from joulelab.analysis.sweep_report import sweep_frame
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.objectives import EDP, OBJECTIVES, QEP, Objective, without_quality
 from joulelab.power_models.decision import Sweep

@@ -134,8 +134,7 @@ def _analysed(
     return phases, sentences
 
 
-_OFTEN = 2.0
-"""Doublings of energy at which the colour is full."""
+_OFTEN = 2.0  # doublings of energy at which the colour is full
 _WITHOUT = {
     "refused": "refused",
     "unsupported": "cannot run",

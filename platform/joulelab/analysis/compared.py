@@ -33,20 +33,10 @@ class Figures:
 
     Uncertainties are standard ones (k = 1) from repeats and readings. The sensor's own class
     (some 5 % between boards) is common to all points and not in them.
-
-    Attributes:
-        power_w: Mean board power under load, in watts.
-        energy_per_unit_j: Energy, in joules (gross, idle power included).
-        cost: The objective, in its unit.
-        saving: Share of energy saved against the reference (0.2 is 20 % less), with its
-            confidence interval; ``None`` without a valid reference.
-        slowdown: Relative time added against the reference (0.02 is 2 % more), likewise.
-        in_set: Whether it is statistically indistinguishable from the lowest.
-        on_front: Whether no other row takes both less energy and less time.
     """
 
-    power_w: float
-    energy_per_unit_j: float
+    power_w: float  # mean board power under load, in watts
+    energy_per_unit_j: float  # energy, in joules (gross, idle power included)
     energy_per_unit_u_j: float
     time_per_unit_s: float
     time_per_unit_u_s: float
@@ -54,12 +44,15 @@ class Figures:
     edp_u_js: float
     ed2p_js2: float
     ed2p_u_js2: float
-    cost: float
+    cost: float  # the objective, in its unit
     cost_u: float
+    # Share of energy saved against the reference (0.2 is 20 % less), with its confidence interval;
+    # None without a valid reference
     saving: Interval | None
+    # Relative time added against the reference (0.02 is 2 % more), likewise
     slowdown: Interval | None
-    in_set: bool
-    on_front: bool
+    in_set: bool  # whether it is statistically indistinguishable from the lowest
+    on_front: bool  # whether no other row takes both less energy and less time
 
     @property
     def energy_ratio(self) -> Interval | None:

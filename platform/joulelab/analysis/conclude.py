@@ -25,9 +25,8 @@ if TYPE_CHECKING:  # matplotlib takes a second
 def conclude_sweep(store: ResultStore, objective: str = "edp") -> SweepResult:
     """Analyse a sweep and write answer, report, plots and table into its results folder.
 
-    Raises:
-        ConfigError: If there is nothing to analyse, or no such objective.
-        TrackingError: If the results cannot be read or the answer not be written.
+    Raises ConfigError if there is nothing to analyse, or no such objective; TrackingError if the
+    results cannot be read or the answer not be written.
     """
     result = analyse_sweep(store.read(), objective)
     report_of(store, result).write(store)
@@ -39,11 +38,9 @@ def conclude_knobs(
 ) -> KnobResult:
     """Analyse a study and write answer, log, report, plot and table into its results folder.
 
-    ``quality`` is what the outputs of each case are worth; empty if not scored.
-
-    Raises:
-        ConfigError: If there is nothing to analyse.
-        TrackingError: If the results cannot be read or the answer not be written.
+    ``quality`` is what the outputs of each case are worth; empty if not scored. Raises ConfigError
+    if there is nothing to analyse; TrackingError if the results cannot be read or the answer not be
+    written.
     """
     result = analyse_knobs(store.read(), study.grid, quality=quality)
     store.write_file(knob_grid.LOG, KnobLog(study=study, quality=tuple(quality)))
@@ -56,10 +53,8 @@ def write_search(
 ) -> Answer:
     """Write answer, log, report, plots and table of a search into its results folder.
 
-    ``runs`` are numbers that only the whole search knows of a measurement, by its id.
-
-    Raises:
-        TrackingError: If the results cannot be read or the answer not be written.
+    ``runs`` are numbers that only the whole search knows of a measurement, by its id. Raises
+    TrackingError if the results cannot be read or the answer not be written.
     """
     known = tuple(
         RunMetrics(measurement_id=name, values=tuple(values.items()))
@@ -92,9 +87,7 @@ def baseline_of(store: ResultStore) -> "StudyReport":
 def report_by_header(store: ResultStore) -> "StudyReport | None":
     """Return the report of a matrix or a baseline, whose headers name it; ``None`` of all others.
 
-    Raises:
-        ConfigError: If there is nothing to report.
-        TrackingError: If the results cannot be read.
+    Raises ConfigError if there is nothing to report; TrackingError if the results cannot be read.
     """
     header = store.read_study()
     settings = {} if header is None else dict(header.settings)
@@ -134,12 +127,10 @@ def report_anew(
 ) -> tuple[Path, ...]:
     """Write the files of a study again, print what it found, and return its panels for papers.
 
-    Searches and studies of knobs leave a log when they end, or are interrupted; a sweep needs
-    none. With a ``reference_temperature_c`` energies of a sweep are those at that temperature.
-
-    Raises:
-        ConfigError: If there is a reference temperature and no sweep that tells what it does.
-        TrackingError: If it is of another kind, has not ended, or cannot be read.
+    Searches and studies of knobs leave a log when they end, or are interrupted; a sweep needs none.
+    With a ``reference_temperature_c`` energies of a sweep are those at that temperature. Raises
+    ConfigError if there is a reference temperature and no sweep that tells what it does;
+    TrackingError if it is of another kind, has not ended, or cannot be read.
     """
     found = report_by_header(store) or _result_of(store, reference_temperature_c)
     if reference_temperature_c is not None and not isinstance(found, SweepResult):

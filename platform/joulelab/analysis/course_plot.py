@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -37,12 +36,8 @@ _PANELS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 _SHARES = _PANELS[-1][-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrialCourse:
-    """One trial over time, and what was read, by the name of its column."""
-
-    name: str
-    series: Mapping[str, Series]
+TrialCourse = tuple[str, Mapping[str, Series]]
+"""Name of a trial, and what was read of it over time, by the name of its column."""
 
 
 def courses_figure(wanted: Sequence[tuple[str, Measurement]], traces: Path | None) -> Figure | None:
@@ -54,7 +49,8 @@ def courses_figure(wanted: Sequence[tuple[str, Measurement]], traces: Path | Non
 @in_style
 def course_figure(courses: Sequence[TrialCourse]) -> Figure:
     """Draw trials, at least one, each a row of panels whose scales all rows share."""
-    panels = [panel for panel in _PANELS if any(set(panel[2]) & set(c.series) for c in courses)]
+    read = {name for _, series in courses for name in series}
+    panels = [panel for panel in _PANELS if read.intersection(panel[2])]
     height_in = 1.0 + 1.6 * len(courses)
     figure = Figure(figsize=(11, height_in))
     figure.subplots_adjust(
@@ -62,12 +58,11 @@ def course_figure(courses: Sequence[TrialCourse]) -> Figure:
         wspace=0.18, hspace=0.25,
     )  # fmt: skip
     grid = figure.subplots(len(courses), len(panels), sharex="row", sharey="col", squeeze=False)
-    for row, course in zip(grid, courses, strict=True):
-        start_s = min(series.t_s[0] for series in course.series.values())
+    for row, (trial, course) in zip(grid, courses, strict=True):
         for axes, (_, _, names) in zip(row, panels, strict=True):
             tidy(axes, "", "", "")
-            _draw(axes, course, names, start_s)
-        row[0].set_ylabel(course.name, color=INK, fontsize=9, fontweight="bold")
+            _draw(axes, course, names)
+        row[0].set_ylabel(trial, color=INK, fontsize=9, fontweight="bold")
     for first, last, (title, unit, names) in zip(grid[0], grid[-1], panels, strict=True):
         tidy(first, title, unit, first.get_xlabel())
         _scale(first, names)
@@ -79,10 +74,11 @@ def course_figure(courses: Sequence[TrialCourse]) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, course: TrialCourse, names: Sequence[str], start_s: float) -> None:
-    known = [name for name in names if name in course.series]
+def _draw(axes: Axes, course: Mapping[str, Series], names: Sequence[str]) -> None:
+    start_s = min(series.t_s[0] for series in course.values())
+    known = [name for name in names if name in course]
     for color, name in zip(_COLORS, known, strict=False):
-        series = course.series[name]
+        series = course[name]
         scale = 100 if name in _SHARES else 1
         axes.plot(
             series.t_s - start_s, scale * series.values, color=color, linewidth=1.1,
@@ -106,7 +102,7 @@ def _read(wanted: Sequence[tuple[str, Measurement]], traces: Path) -> list[Trial
         path = traces / f"{measurement.measurement_id}.parquet"
         if path.exists():
             try:
-                found.append(TrialCourse(name=name, series=read_series(path)))
+                found.append((name, read_series(path)))
             except TrackingError as error:
                 _log.warning("A trial is not drawn over time: %s", error)
     return found

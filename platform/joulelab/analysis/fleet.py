@@ -26,62 +26,43 @@ Array = NDArray[np.float64]
 LEVEL = 0.95
 _MOST_SD = 1.0
 """Logarithm by which no boards of one product differ: where the search for their spread ends."""
-_FEWEST = 4
-"""Boards from which on one of them can be told from the others."""
-_NEAR = 0.3
-"""How far from the best clock, as a logarithm, EDP is taken to be a parabola."""
+_FEWEST = 4  # boards from which on one of them can be told from the others
+_NEAR = 0.3  # how far from the best clock, as a logarithm, EDP is taken to be a parabola
 _FEWEST_CLOCKS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRatio:
-    """A board over the mean of all.
-
-    Attributes:
-        num: Measurements of it that count.
-        ratio: With its confidence interval.
-        is_outlier: Whether it lies further from the others than these do from each other, at 5 %
-            over all boards.
-    """
+    """A board over the mean of all."""
 
     uuid: str
-    num: int
-    ratio: Interval
+    num: int  # measurements of it that count
+    ratio: Interval  # with its confidence interval
+    # Whether it lies further from the others than these do from each other, at 5 % over all boards
     is_outlier: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aspect:
-    """What boards are compared in.
-
-    Attributes:
-        mean: Of all boards, in ``unit``; ``None`` where work of several kinds was pooled.
-        boards: Those that can be compared.
-        spread: Relative standard deviation between boards, with its confidence interval.
-    """
+    """What boards are compared in."""
 
     name: str
     unit: str
+    # Of all boards, in unit; None where work of several kinds was pooled
     mean: float | None
-    boards: tuple[BoardRatio, ...]
-    spread: Interval
+    boards: tuple[BoardRatio, ...]  # those that can be compared
+    spread: Interval  # relative standard deviation between boards, with its confidence interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Boards of one product.
-
-    Attributes:
-        hosts: Machine of each board, by UUID.
-        num_measurements: Valid measurements that count.
-        num_apart: Valid measurements that nothing ties to the others.
-    """
+    """Boards of one product."""
 
     boards: tuple[DeviceIdentity, ...]
-    hosts: Mapping[str, str]
+    hosts: Mapping[str, str]  # machine of each board, by UUID
     aspects: tuple[Aspect, ...]
-    num_measurements: int
-    num_apart: int
+    num_measurements: int  # valid measurements that count
+    num_apart: int  # valid measurements that nothing ties to the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +78,7 @@ class _Effects:
 def fleets_of(measurements: Sequence[Measurement]) -> tuple[Fleet, ...]:
     """Compare the boards of each product of which two boards or more were measured.
 
-    Raises:
-        MeasurementError: If there is no such product, or nothing was measured twice.
+    Raises MeasurementError if there is no such product, or nothing was measured twice.
     """
     products = grouped_by(measurements, lambda each: each.device.name)
     found = [fleet for group in products.values() if (fleet := _fleet(group)) is not None]
@@ -125,15 +105,15 @@ def _fleet(group: Sequence[Measurement]) -> Fleet | None:
     most = max(names, key=names.count, default="")
     is_tied = tied(names, [m.device.uuid for m in valid], most)
     counted = [m for m, yes in zip(valid, is_tied, strict=True) if yes]
+    one_of = {m.device.uuid: m for m in counted}
     aspects = [
         _compared("energy", "J", counted, lambda m: m.energy_per_unit_j, is_pooled=True),
         _compared("time", "s", counted, lambda m: m.time_per_unit_s, is_pooled=True),
         _compared("idle power", "W", counted, lambda m: m.idle_power_w or 0.0, is_pooled=False),
-        *(_best_clock(own, len(alike)) for own in alike),
+        *(_best_clock([m for m in own if m.device.uuid in one_of], len(alike)) for own in alike),
     ]
     if not (known := tuple(each for each in aspects if each is not None)):
         return None
-    one_of = {m.device.uuid: m for m in counted}
     return Fleet(
         boards=tuple(m.device for m in one_of.values()),
         hosts={uuid: m.provenance.hostname for uuid, m in one_of.items()},

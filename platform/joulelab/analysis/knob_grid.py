@@ -95,11 +95,7 @@ class KnobGrid:
 
     @property
     def configurations(self) -> tuple[Configuration, ...]:
-        """What is to be measured.
-
-        Raises:
-            ConfigError: If the workload refuses every combination.
-        """
+        """What is to be measured; ConfigError if the workload refuses every combination."""
         found = tuple(c.configuration for c in self.cases if c.configuration is not None)
         if not found:
             raise ConfigError(f"There is nothing to measure. {self.cases[0].refusal}")
@@ -115,11 +111,8 @@ def knob_grid(
 ) -> KnobGrid:
     """Combine the values of ``axes``.
 
-    A combination that the workload refuses, such as a sequence longer than the network reads, is
-    a case with the reason.
-
-    Raises:
-        UnknownNameError: If there is no such workload.
+    A combination that the workload refuses, such as a sequence longer than the network reads, is a
+    case with the reason. Raises UnknownNameError if there is no such workload.
     """
     combinations = product(*(axis.values for axis in axes))
     cases = tuple(_case(workload, knobs, axes, values) for values in combinations)
@@ -152,8 +145,7 @@ ASKED = "asked_knobs.json"
 class KnobStudy:
     """How a grid of knobs is told.
 
-    Raises:
-        UnknownNameError: If :data:`~joulelab.analysis.knob_grid.CONCLUSIONS` has no ``about``.
+    Raises UnknownNameError if :data:`~joulelab.analysis.knob_grid.CONCLUSIONS` has no ``about``.
     """
 
     grid: KnobGrid
@@ -186,8 +178,7 @@ class KnobLog:
 def read_knob_log(store: ResultStore, *, name: str = LOG) -> KnobLog | None:
     """Read the log of a study of knobs; ``None`` where there is none.
 
-    Raises:
-        TrackingError: If it is none.
+    Raises TrackingError if it is none.
     """
     return store.read_file(name, KnobLog, called="log of a study of knobs")
 

@@ -22,10 +22,8 @@ from joulelab.analysis.wording import board_words
 from joulelab.core.configuration import KnobValue
 
 _ROW_IN = 3.4
-_PAIRS = ("trade", "quality")
-"""Panels of a quantity against another one."""
-_MOST_LINES = 4
-"""Of an answer above the panels."""
+_PAIRS = ("trade", "quality")  # panels of a quantity against another one
+_MOST_LINES = 4  # of an answer above the panels
 
 
 @style.in_style

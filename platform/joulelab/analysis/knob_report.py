@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from joulelab.analysis.baseline import rounded
 from joulelab.analysis.knob_grid import KnobLog, Panel
 from joulelab.analysis.knob_plot import caption, draw_panel, knob_figure
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
@@ -177,7 +178,7 @@ def _quantities(phase: KnobPhase) -> list[Quantity[Measured]]:
         return _ratio(of, is_first=measured[0].case.label == phase.reference)
 
     quantities: list[tuple[str, str, Callable[[Measured], str]]] = [
-        ("clock", "MHz", lambda m: _clock(m[0])),
+        ("clock", "MHz", lambda m: rounded(m[0].observed_clock_mhz)),
         ("power", "W", lambda m: f"{m[1].power_w:.1f}"),
         ("energy", f"per {unit}",
          lambda m: uncertain(m[1].energy_per_unit_j, m[1].energy_per_unit_u_j, "J")),
@@ -191,10 +192,6 @@ def _quantities(phase: KnobPhase) -> list[Quantity[Measured]]:
         ),
     ]  # fmt: skip
     return [Quantity(*each) for each in quantities]
-
-
-def _clock(row: KnobRow) -> str:
-    return "" if row.observed_clock_mhz is None else f"{row.observed_clock_mhz:.0f}"
 
 
 def _ratio(ratio: Interval | None, *, is_first: bool) -> str:

@@ -108,11 +108,8 @@ def analyse_knobs(
 ) -> KnobResult:
     """Compare the combinations of a grid; what is not of it is left out.
 
-    ``quality`` is what the outputs of each case are worth; empty if not scored.
-
-    Raises:
-        ConfigError: If there are no measurements of the grid, or of more than one study or
-            product.
+    ``quality`` is what the outputs of each case are worth; empty if not scored. Raises ConfigError
+    if there are no measurements of the grid, or of more than one study or product.
     """
     known = [m for m in measurements if grid.case_of(m.configuration) is not None]
     studies, products = {m.study for m in known}, {m.device.name for m in known}

@@ -28,10 +28,8 @@ class Loss:
     ratio: Interval
 
 
-_LITTLE = 0.05
-"""A doubling of the batch that saves less is called saturated."""
-_ENOUGH = 0.95
-"""Retention of quality that is asked for."""
+_LITTLE = 0.05  # a doubling of the batch that saves less is called saturated
+_ENOUGH = 0.95  # retention of quality that is asked for
 
 
 def sentence(result: KnobResult, conclude: Callable[[KnobPhase], str]) -> str:

@@ -7,25 +7,22 @@ from math import hypot
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
 from joulelab.analysis.style import Place, note
 
 _LETTER_PT, _LINE_PT = 5.1, 10.0
 _OFFSETS_PT = (8.0, 18.0, 32.0, 48.0)
-_END_PT = 11.0
-"""Least distance between two names at the ends of curves."""
-_UPON = 50.0
-"""How bad it is to lie upon another name, or outside."""
+_END_PT = 11.0  # least distance between two names at the ends of curves
+_UPON = 50.0  # how bad it is to lie upon another name, or outside
 _CROWD = 10.0
 """How bad a place may be for a name that can go: it and its line touch a few dots at most."""
 
 _NEAR_PT = 4.0
 """A line that passes a dot by less seems to go to it, and a name that is nearer to cover it."""
 
-Box = tuple[float, float, float, float]
-Places = NDArray[np.float64]
-"""Shape ``(n, 2)``, in points."""
+Places = NDArray[np.float64]  # shape (n, 2), in points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,32 +39,25 @@ class Label:
 
 
 def write_labels(
-    axes: Axes, labels: Sequence[Label], dots: Sequence[Place], written: Sequence[Box] = ()
+    axes: Axes, labels: Sequence[Label], dots: Sequence[Place], written: Sequence[Bbox] = ()
 ) -> None:
     """Write ``labels``, the first with the free choice, each where it covers the fewest ``dots``.
 
     The axes' limits are set already; dots are in data. Other names were ``written`` there before.
     """
     point = 72 / axes.figure.dpi
-    places = point * axes.transData.transform(np.reshape(dots, (-1, 2)))
-    bounds = tuple(point * edge for edge in axes.bbox.extents)
-    taken = list(written)
-    named = [_at(axes, label.x, label.y, point) for label in labels]
-    for label, dot in zip(labels, named, strict=True):
+    crowd = _Crowd(
+        dots=point * axes.transData.transform(np.reshape(dots, (-1, 2))),
+        named=[_at(axes, label.x, label.y, point) for label in labels],
+        taken=list(written),
+        bounds=Bbox(point * axes.bbox.get_points()),
+    )
+    for label, dot in zip(labels, crowd.named, strict=True):
         boxes = [(offset, _box(*dot, _width(label), offset)) for offset in _offsets()]
-        badness, offset, box = min(
-            (
-                _badness(offset, box, places, taken, bounds)
-                + _across(dot, offset, taken, places)
-                + _mistaken(dot, offset, box, named),
-                offset,
-                box,
-            )
-            for offset, box in boxes
-        )
+        badness, offset, box = min((crowd.badness(dot, *place), *place) for place in boxes)
         if label.can_go and badness >= _CROWD:
             continue
-        taken.append(box)
+        crowd.taken.append(box)
         note(
             axes, label.text, (label.x, label.y), offset, size=label.size, color=label.color,
             ha="left" if offset[0] > 0 else "right" if offset[0] < 0 else "center",
@@ -77,12 +67,40 @@ def write_labels(
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Crowd:
+    """What names should leave free, in points."""
+
+    dots: Places
+    named: Sequence[Place]  # the dots that have names
+    taken: list[Bbox]  # where names are already
+    bounds: Bbox
+
+    def badness(self, dot: Place, offset: Place, box: Bbox) -> float:
+        """Return how much a name covers, how far off it is, and what its line crosses."""
+        is_outside = self.bounds.count_contains(box.get_points()) < 2
+        found = _UPON * (is_outside + box.count_overlaps(self.taken))
+        found += 2 * box.padded(_NEAR_PT).count_contains(self.dots) + max(map(abs, offset)) / 20
+        if not _has_line(offset):  # then it should be nearest to its own dot
+            own = _distance(box, dot)
+            return found + 4.0 * any(_distance(box, other) < own for other in self.named)
+        line = np.array(dot) + np.outer(np.arange(1, 8) / 8, offset)
+        crossed = sum(other.count_contains(line) > 0 for other in self.taken)
+        nearest = np.hypot(*(line[:, None] - self.dots).T).min(axis=1)
+        upon = np.sum((np.hypot(*(self.dots - dot).T) > _NEAR_PT) & (nearest < _NEAR_PT))
+        return float(found + _UPON / 2 * crossed + 2 * upon)
+
+
+def _has_line(offset: Place) -> bool:
+    return max(map(abs, offset)) > _OFFSETS_PT[0]
+
+
 def _width(label: Label) -> float:
     return _LETTER_PT * label.size / 9 * (1.08 if label.is_strong else 1.0) * len(label.text)
 
 
 def _leader(offset: Place, color: str) -> dict[str, object] | None:
-    if max(map(abs, offset)) <= _OFFSETS_PT[0]:
+    if not _has_line(offset):
         return None
     across, up = (0.5 - 0.5 * (part > 0) + 0.5 * (part < 0) for part in offset)
     line = {"arrowstyle": "-", "color": color, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 4}
@@ -105,60 +123,16 @@ def _at(axes: Axes, x: float, y: float, point: float) -> Place:
     return float(found[0]), float(found[1])
 
 
-def _box(x: float, y: float, width: float, offset: Place) -> Box:
+def _box(x: float, y: float, width: float, offset: Place) -> Bbox:
     right, up = offset
     left = x + right - (0 if right > 0 else width if right < 0 else width / 2)
     bottom = y + up - (_LINE_PT / 2 if up == 0 else 0 if up > 0 else _LINE_PT)
-    return left, bottom, left + width, bottom + _LINE_PT
+    return Bbox.from_bounds(left, bottom, width, _LINE_PT)
 
 
-def _across(dot: Place, offset: Place, taken: Sequence[Box], others: Places) -> float:
-    """Return how bad it is that the line from a dot to its name crosses names and other dots."""
-    if max(map(abs, offset)) <= _OFFSETS_PT[0]:
-        return 0.0
-    line = np.array(dot) + np.outer(np.arange(1, 8) / 8, offset)
-    crossed = sum(_is_within(line, box).any() for box in taken)
-    nearest = np.hypot(*(line[:, None] - others).T).min(axis=1)
-    upon = np.sum((np.hypot(*(others - dot).T) > _NEAR_PT) & (nearest < _NEAR_PT))
-    return float(_UPON / 2 * crossed + 2 * upon)
-
-
-def _is_within(places: Places, box: Box, margin: float = 0.0) -> NDArray[np.bool_]:
-    left, bottom, right, top = box
-    x, y = places.T
-    across = (left - margin <= x) & (x <= right + margin)
-    return np.asarray(across & (bottom - margin <= y) & (y <= top + margin))
-
-
-def _mistaken(dot: Place, offset: Place, box: Box, named: Sequence[Place]) -> float:
-    """Return how bad it is that a name without a line is nearer to another dot that has one."""
-    if max(map(abs, offset)) > _OFFSETS_PT[0]:
-        return 0.0
-    return 4.0 * any(_distance(box, other) < _distance(box, dot) for other in named)
-
-
-def _distance(box: Box, dot: Place) -> float:
-    left, bottom, right, top = box
+def _distance(box: Bbox, dot: Place) -> float:
     x, y = dot
-    return hypot(max(left - x, 0, x - right), max(bottom - y, 0, y - top))
-
-
-def _badness(
-    offset: Place,
-    box: Box,
-    dots: Places,
-    taken: Sequence[Box],
-    bounds: tuple[float, ...],
-) -> float:
-    """Return how much a place covers, and how far off it is."""
-    left, bottom, right, top = box
-    outside = left < bounds[0] or bottom < bounds[1] or right > bounds[2] or top > bounds[3]
-    covered = _is_within(dots, box, margin=_NEAR_PT).sum()
-    crossed = sum(
-        left < other[2] and other[0] < right and bottom < other[3] and other[1] < top
-        for other in taken
-    )
-    return float(_UPON * (outside + crossed) + 2 * covered + max(map(abs, offset)) / 20)
+    return hypot(max(box.x0 - x, 0, x - box.x1), max(box.y0 - y, 0, y - box.y1))
 
 
 def joined(axes: Axes, places: Sequence[Place]) -> list[Place]:
@@ -172,7 +146,7 @@ def joined(axes: Axes, places: Sequence[Place]) -> list[Place]:
     ]
 
 
-def write_at_ends(axes: Axes, ends: Sequence[Label]) -> list[Box]:
+def write_at_ends(axes: Axes, ends: Sequence[Label]) -> list[Bbox]:
     """Write each of ``ends``, the last of a curve, right of all dots, no two upon each other.
 
     Returns where they stand, for :func:`write_labels`.
@@ -185,9 +159,8 @@ def write_at_ends(axes: Axes, ends: Sequence[Label]) -> list[Box]:
         look = {"va": "center", "fontweight": "bold", "annotation_clip": False}
         offset = left - x, height - y
         note(axes, end.text, (end.x, end.y), offset, size=end.size, color=end.color, **look)
-    half = _LINE_PT / 2
     return [
-        (left, height - half, left + _width(end), height + half)
+        Bbox.from_bounds(left, height - _LINE_PT / 2, _width(end), _LINE_PT)
         for end, height in zip(ends, heights, strict=True)
     ]
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Generic, TypeVar
 
 from rich.console import Console
@@ -10,7 +11,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from joulelab.analysis.compared import Counts
-from joulelab.analysis.table import BEST, EQUAL, NONE, fitting, quiet_table
+from joulelab.analysis.quantities import common_scale
+from joulelab.analysis.table import BEST, EQUAL, NONE, fitting, plus_minus, quiet_table
 
 RowT = TypeVar("RowT", bound=Counts)
 FoundT = TypeVar("FoundT")
@@ -24,6 +26,30 @@ class Quantity(Generic[FoundT]):
     name: str
     unit: str
     cell: Callable[[FoundT], str]
+
+
+def scaled(
+    name: str,
+    unit: str,
+    values: Callable[[FoundT], tuple[float, float] | None],
+    found: Sequence[tuple[float, float]],
+    *,
+    has_u: bool = True,
+) -> Quantity[FoundT]:
+    """Write a quantity with the prefix and the decimals that suit all that is ``found``.
+
+    ``values`` gives it with its uncertainty, which is written unless it ``has_u`` not.
+    """
+    uncertainties = [u for _, u in found if has_u]
+    factor, prefix, decimals = common_scale([value for value, _ in found], uncertainties)
+
+    def cell(each: FoundT) -> str:
+        if (known := values(each)) is None:
+            return ""
+        value, u = known
+        return plus_minus(value * factor, u * factor if has_u else inf, decimals)
+
+    return Quantity(name, f"{prefix}{unit}", cell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +110,8 @@ class Listing(Generic[RowT, FoundT]):
         for name, unit in (heads[i] for i in kept):
             table.add_column(f"{name}\n{unit}", justify="right", overflow="fold")
         for row in rows:
-            line = self.line(row)
-            cells = [*line.named, *_cells(line, quantities), _count(row)]
+            line, minus = self.line(row), f"-{row.num_invalid}" if row.num_invalid else ""
+            cells = [*line.named, *_cells(line, quantities), f"{row.num_valid}{minus}"]
             style = NONE if line.found is None else _STYLES.get(line.mark[0], "")
             table.add_row(line.mark, *(cells[i] for i in kept), style=style)
         return table
@@ -97,32 +123,13 @@ def _cells(line: Line[FoundT], quantities: Sequence[Quantity[FoundT]]) -> list[s
     return [each.cell(line.found) for each in quantities]
 
 
-def _count(row: Counts) -> str:
-    return f"{row.num_valid}-{row.num_invalid}" if row.num_invalid else f"{row.num_valid}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """What a report ends with: a table over several sections, and what must be read with it.
-
-    Attributes:
-        answer: What it shows, in words.
-        lay: Lays out the table without the columns of some heads.
-        notes: What must be read with it.
-        minor: Heads of columns that go where there is no room, the first one first.
-    """
+    """What a report ends with: a table over several sections, and what must be read with it."""
 
     name: str
-    answer: str
-    lay: Callable[[Collection[str]], Table]
-    notes: Sequence[str]
+    answer: str  # what it shows, in words
+    lay: Callable[[Collection[str]], Table]  # lays out the table without the columns of some heads
+    notes: Sequence[str]  # what must be read with it
+    # Heads of columns that go where there is no room, the first one first
     minor: Sequence[str] = ()
-
-    @property
-    def table(self) -> Table:
-        """The whole table."""
-        return self.lay(())
-
-    def fitting(self, console: Console) -> Table:
-        """Lay it out as wide as ``console`` allows: columns go, never digits."""
-        return fitting(console, self.lay, self.minor)

@@ -75,8 +75,7 @@ def _draw(axes: Axes, applications: Sequence[Application], policy: Policy, aim: 
 def knob_of(points: Collection[OperatingPoint]) -> str:
     """Return the first knob that has several values among ``points``, else that has one.
 
-    Raises:
-        ConfigError: If no point sets a knob.
+    Raises ConfigError if no point sets a knob.
     """
     values = {knob: {getattr(point, knob) for point in points} - {None} for knob in KNOBS}
     for num in (2, 1):

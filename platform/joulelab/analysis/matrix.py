@@ -21,8 +21,7 @@ cannot run it; it was measured and must not be believed, or failed; it was not t
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
-_ASKED = ("only", "precisions", "batches")
-"""Settings of the study that say which cells it has."""
+_ASKED = ("only", "precisions", "batches")  # settings of the study that say which cells it has
 _NAMED = ("workload", "variant", "precision", "batch", "phase")
 _SEEN = (
     "device", "num_valid", "num_invalid", "power_w", "power_u_w", "energy_per_unit_j",
@@ -86,8 +85,7 @@ class MatrixRow:
         return None if found is None else dumps(dict(found.knobs))
 
 
-Matrix = Sequence[tuple[Variant, KnobGrid]]
-"""Variants, each with its cells."""
+Matrix = Sequence[tuple[Variant, KnobGrid]]  # variants, each with its cells
 
 
 def matrix_of(
@@ -95,8 +93,7 @@ def matrix_of(
 ) -> Matrix:
     """Return the chosen variants with their cells.
 
-    Raises:
-        UnknownNameError: If no workload or variant has such a name; names the closest.
+    Raises UnknownNameError if no workload or variant has such a name; names the closest.
     """
     return [(each, each.grid(precisions, batches)) for each in chosen(only)]
 
@@ -208,8 +205,7 @@ VARIANTS = tuple(
 def chosen(names: Sequence[str]) -> tuple[Variant, ...]:
     """Return the variants of these workloads or names; all of them without any.
 
-    Raises:
-        UnknownNameError: If no workload or variant has such a name; names the closest.
+    Raises UnknownNameError if no workload or variant has such a name; names the closest.
     """
     known = {name for each in VARIANTS for name in (each.workload, each.name)}
     for name in names:

@@ -15,7 +15,11 @@ def render(template: str = "page.html.j2", **values: object) -> str:
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, loader=FunctionLoader(_read)
     )
-    environment.filters |= {"percent": percent, "quantity": _quantity, "cells": plain_cells}
+    environment.filters |= {
+        "percent": percent,
+        "quantity": lambda value, unit="": brief(value, unit).strip(),
+        "cells": plain_cells,
+    }
     environment.globals["table"] = environment.get_template("macros.html.j2").module.table  # type: ignore[attr-defined]
     css = Markup(_read("report.css"))  # noqa: S704 - our own
     return environment.get_template(template).render(css=css, **values)
@@ -23,7 +27,3 @@ def render(template: str = "page.html.j2", **values: object) -> str:
 
 def _read(name: str) -> str:
     return (files("joulelab.analysis") / name).read_text(encoding="utf-8")
-
-
-def _quantity(value: float, unit: str = "") -> str:
-    return brief(value, unit).strip()

@@ -59,6 +59,19 @@ def _about(phase: PhaseResult) -> str:
     )
 
 
+def phase_caption(phase: PhaseResult) -> str:
+    """Say what the panels show, and what their marks mean."""
+    aim = OBJECTIVES[phase.objective].label
+    effect = f" {phase.temperature.words}" if phase.temperature else ""
+    return (
+        f"Energy, time and {aim} per {phase.unit} over the requested SM clock, and energy against "
+        "time. Green: clocks that are statistically indistinguishable from the one of the lowest "
+        f"{aim}, which has a ring ({100 * phase.level:.0f} %); the one that is named is the "
+        "fastest of them. Bars: expanded uncertainty, k=2. The thick line is the Pareto front."
+        f"{effect}"
+    )
+
+
 def over_clock(axes: Axes, phase: PhaseResult, *, cost: Objective) -> None:
     """Draw what a unit of work costs over the SM clock."""
     name, unit, values = cost_of(cost, phase.unit)

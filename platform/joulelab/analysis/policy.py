@@ -32,8 +32,7 @@ from joulelab.objectives import without_quality
 
 Array = NDArray[np.float64]
 
-_MOST_CHOICES = 400_000
-"""Combinations of points that are compared, all of them."""
+_MOST_CHOICES = 400_000  # combinations of points that are compared, all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +75,10 @@ def policies(
 ) -> tuple[Policy, ...]:
     """Return the best policy of one point, of two, and so on, until each has its own best.
 
-    There are two applications or more; points that one of them lacks are left out.
-
-    Raises:
-        ConfigError: If there are fewer than two applications, two of one name, no points, or so
-            many that not all combinations can be compared.
-        MeasurementError: If no operating point was measured with every application.
+    There are two applications or more; points that one of them lacks are left out. Raises
+    ConfigError if there are fewer than two applications, two of one name, no points, or so many
+    that not all combinations can be compared; MeasurementError if no operating point was measured
+    with every application.
     """
     _check(applications, most_points)
     labels = _common(applications)
@@ -195,11 +192,9 @@ def applications_of(
 ) -> tuple[Application, ...]:
     """Return every workload, set of knobs and phase as an application.
 
-    Those without a valid measurement are left out.
-
-    Raises:
-        UnknownNameError: If there is no such objective.
-        MeasurementError: If GPUs of several products, or real and simulated ones, were measured.
+    Those without a valid measurement are left out. Raises UnknownNameError if there is no such
+    objective; MeasurementError if GPUs of several products, or real and simulated ones, were
+    measured.
     """
     aim = without_quality(objective)
     _require_one_product(measurements)

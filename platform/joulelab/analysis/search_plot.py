@@ -3,7 +3,7 @@
 Drawn on figures of their own, without pyplot and its global state, so that any thread may draw.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,22 +19,25 @@ from joulelab.searching.course import Step
 
 _MOST_ABOVE = 1.2
 """How far above the baseline the axis goes at most, in lengths of what the best saves."""
-_LOG_FROM = 4.0
-"""By what the best must be below the baseline for a logarithmic axis."""
-_NEAR_PT = 8.0
-"""Distance of two lines between which a number has no room."""
-_LEAST = 20.0
-"""What counts as that length at least, in percent."""
+_LOG_FROM = 4.0  # by what the best must be below the baseline for a logarithmic axis
+_NEAR_PT = 8.0  # distance of two lines between which a number has no room
+_LEAST = 20.0  # what counts as that length at least, in percent
 
 
+@style.in_style
 def front_figure(result: SearchResult, *, with_head: bool = True) -> Figure:
     """Draw energy against time of what was measured; two configurations or more have figures."""
-    return _figure(result, front_caption(result), 5.2, with_head, draw_front)
+    figure = _headed(result, front_caption(result) if with_head else "", 5.2)
+    draw_front(figure, result)
+    return figure
 
 
+@style.in_style
 def course_figure(result: SearchResult, *, with_head: bool = True) -> Figure:
     """Draw the cost that each trial found, and the best so far, over trials and over energy."""
-    return _figure(result, course_caption(result), 3.7, with_head, draw_course)
+    figure = _headed(result, course_caption(result) if with_head else "", 3.7)
+    draw_course(figure, result)
+    return figure
 
 
 FIGURES = {"search-front": front_figure, "search-course": course_figure}
@@ -42,25 +45,18 @@ FIGURES = {"search-front": front_figure, "search-course": course_figure}
 
 
 @style.in_style
-def front_panel(result: SearchResult) -> Figure:
-    """Draw the front for a paper, over two columns of text."""
-    figure = Figure(figsize=(style.PAGE_IN, 5.6))
-    figure.subplots_adjust(left=0.08, right=0.94, top=0.9, bottom=0.08, hspace=0.5)
-    draw_front(figure, result, upright=True)
+def paper_figure(result: SearchResult, stem: str) -> Figure:
+    """Draw one of :data:`FIGURES` for a paper, over two columns of text."""
+    is_front = stem == "search-front"
+    figure = Figure(figsize=(style.PAGE_IN, 5.6 if is_front else 2.5))
+    figure.subplots_adjust(left=0.08, right=0.94, top=0.9 if is_front else 0.8)
+    if is_front:
+        figure.subplots_adjust(bottom=0.08, hspace=0.5)
+        draw_front(figure, result, upright=True)
+    else:
+        figure.subplots_adjust(bottom=0.18, wspace=0.16)
+        draw_course(figure, result)
     return figure
-
-
-@style.in_style
-def course_panel(result: SearchResult) -> Figure:
-    """Draw the course for a paper, likewise."""
-    figure = Figure(figsize=(style.PAGE_IN, 2.5))
-    figure.subplots_adjust(left=0.08, right=0.94, top=0.8, bottom=0.18, wspace=0.16)
-    draw_course(figure, result)
-    return figure
-
-
-PANELS = {"search-front": front_panel, "search-course": course_panel}
-"""Figures for papers, likewise."""
 
 
 def can_plot_search(result: SearchResult) -> bool:
@@ -95,24 +91,15 @@ def _hollow(result: SearchResult) -> str:
     return " Hollow: not sure to keep to the constraints." * has_doubts
 
 
-@style.in_style
-def _figure(
-    result: SearchResult,
-    about: str,
-    panel_in: float,
-    with_head: bool,
-    draw: Callable[[Figure, SearchResult], None],
-) -> Figure:
-    answer = [style.headline(recommendation(result.answer, result.problem))] if with_head else []
-    subject = (
+def _headed(result: SearchResult, caption: str, panels_in: float) -> Figure:
+    """Return a figure below the answer and a caption; without a caption it has no head."""
+    answer = [style.headline(recommendation(result.answer, result.problem))] if caption else []
+    about = (
         f"{result.problem.space.workload} on {boards_counted(result.boards)}, "
-        f"{result.steps[-1].num_valid} valid trials."
+        f"{result.steps[-1].num_valid} valid trials. {caption}"
     )
-    figure = style.headed_figure(
-        answer, f"{subject} {about}", panels_in=panel_in, size=12, left=0.065
-    )
+    figure = style.headed_figure(answer, about, panels_in=panels_in, size=12, left=0.065)
     figure.subplots_adjust(right=0.978 - 0.018 * result.has_quality, wspace=0.12)
-    draw(figure, result)
     return figure
 
 

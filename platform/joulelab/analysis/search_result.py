@@ -22,6 +22,7 @@ from joulelab.searching.evidence import Evidence, Kept, Problem
 from joulelab.searching.space import Cell, SearchSpace
 from joulelab.searching.standing import Compared
 from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import ChartPoint
 from joulelab.workloads import WORKLOADS
 
 
@@ -159,6 +160,33 @@ def _place(row: SearchRow) -> tuple[bool, bool, bool, float]:
     return (not row.is_baseline, False, not row.is_feasible, row.found.cost_ratio.value)
 
 
+def chosen_rows(result: SearchResult, max_rows: int | None) -> list[SearchRow]:
+    """Choose the rows to show: the baseline, the best, its equals, the front, the next best."""
+    if max_rows is None:
+        return list(result.rows)
+
+    def rank(row: SearchRow) -> tuple[bool, bool, bool, bool]:
+        named = row.is_baseline or row.is_best or row.is_knee
+        return (not named, not row.in_set, row.found is None, not row.on_front)
+
+    kept = {row.configuration for row in sorted(result.rows, key=rank)[:max_rows]}
+    return [row for row in result.rows if row.configuration in kept]
+
+
+def chart_point(step: Step) -> ChartPoint:
+    """Return a step of a search as numbers: what is not known is absent, never 0."""
+    known = {
+        "trial_cost_ratio": step.cost_ratio,
+        "best_cost_ratio": step.best_cost_ratio if step.is_feasible else None,
+        "search_energy_j": step.spent_j,
+        "num_valid": float(step.num_valid),
+        "num_capped": float(step.num_capped),
+        "num_failed": float(step.num_failed),
+    }
+    values = tuple((name, value) for name, value in known.items() if value is not None)
+    return ChartPoint(step=step.number, values=values)
+
+
 LOG = "search.json"
 ASKED = "asked_search.json"  # a log without trials, of a search that may not have ended
 
@@ -266,7 +294,6 @@ def _as_now(log: Any) -> Any:
 def read_log(store: ResultStore, *, name: str = LOG) -> SearchLog | None:
     """Read the log of a search; ``None`` where there is none.
 
-    Raises:
-        TrackingError: If it is none.
+    Raises TrackingError if it is none.
     """
     return store.read_file(name, SearchLog, called="log of a search", as_now=_as_now)

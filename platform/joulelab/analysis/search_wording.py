@@ -23,10 +23,8 @@ _AXES = {
 }
 """What to write behind the value of an axis, instead of its name before it."""
 
-SETTLED = "the strategy"
-"""What ends a search that has nothing more to measure."""
-UNDER_WAY = "nothing yet"
-"""What has ended a search that goes on."""
+SETTLED = "the strategy"  # what ends a search that has nothing more to measure
+UNDER_WAY = "nothing yet"  # what has ended a search that goes on
 
 
 def configuration_name(configuration: Configuration, space: SearchSpace) -> str:
@@ -191,8 +189,7 @@ def _ends(found: Answer, problem: Problem) -> list[str]:
     ]
 
 
-_LEAST_COUNT = 1
-"""Of a batch and whatever else is counted, there is nothing below it."""
+_LEAST_COUNT = 1  # of a batch and whatever else is counted, there is nothing below it
 _SLACK = 0.75
 """Share of a power limit below which the mean power leaves parts of a step their own, too."""
 

@@ -19,7 +19,7 @@ from joulelab.analysis.methods import uncertainty_statement
 from joulelab.analysis.page import render
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.style import save_figure, save_png_and_svg, themed_svg
-from joulelab.analysis.table import Frame
+from joulelab.analysis.table import Frame, fitting
 from joulelab.analysis.wording import NOT_HARDWARE, board_words
 from joulelab.core.measurement import Measurement
 from joulelab.core.steadiness import Drift
@@ -29,8 +29,7 @@ from joulelab.tracking.study import Answer, StudyHeader
 
 REPORT = "report.html"
 Draw = Callable[[], Figure | None]
-MAX_ROWS = 24
-"""Of a table on a page; all are below it."""
+MAX_ROWS = 24  # of a table on a page; all are below it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +108,7 @@ class StudyReport:
     def write(self, store: ResultStore) -> Answer:
         """Write answer, page, figures and table into the study's results folder.
 
-        Raises:
-            TrackingError: If one cannot be written.
+        Raises TrackingError if one cannot be written.
         """
         plots = [
             path.name
@@ -182,7 +180,7 @@ class StudyReport:
             yield from section.beside
         for closing in self.closings:
             yield f"\n[bold]{escape(closing.name)}[/]"
-            yield closing.fitting(console)
+            yield fitting(console, closing.lay, closing.minor)
             yield from (Text(note) for note in closing.notes)
 
 

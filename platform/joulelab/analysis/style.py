@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from joulelab.analysis import style
 from joulelab.analysis.quantities import brief
 from joulelab.tracking.durable import write_whole
 
@@ -28,8 +27,7 @@ BEST = "#d55e00"
 EQUAL = "#009e73"
 CAPPED = "#9aa3ad"
 
-COVERAGE = 2
-"""Bars are expanded uncertainties with this coverage factor."""
+COVERAGE = 2  # bars are expanded uncertainties with this coverage factor
 
 RC: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -50,8 +48,7 @@ RC: dict[Any, Any] = {
 }
 
 
-in_style = mpl.rc_context(RC)
-"""Decorates what draws a figure."""
+in_style = mpl.rc_context(RC)  # decorates what draws a figure
 
 Place = tuple[float, float]
 RowT = TypeVar("RowT")
@@ -110,8 +107,7 @@ def tidy(axes: Axes, title: str, unit: str, x_label: str) -> None:
     axes.tick_params(length=0, labelsize=8.5)
 
 
-_LOG_FROM = 4.0
-"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
+_LOG_FROM = 4.0  # ratio of the largest to the smallest value from which an axis is logarithmic
 
 
 def is_wide(values: Sequence[float]) -> bool:
@@ -146,7 +142,9 @@ def plain_log_ticks(axes: Axes, which: Literal["x", "y"]) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
     axis.set_major_locator(LogLocator(subs=_subs(high / low)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+    axis.set_major_formatter(
+        FuncFormatter(lambda v, _: f"{v:g}" if v < 1e6 else brief(v, "").replace("G", "B"))
+    )
     axis.set_minor_locator(NullLocator())
 
 
@@ -157,18 +155,13 @@ def _subs(ratio: float) -> tuple[float, ...]:
     return (1.0, 2.0, 5.0) if ratio < 300 else (1.0,)
 
 
-def _tick(value: float) -> str:
-    return f"{value:g}" if value < 1e6 else brief(value, "").replace("G", "B")
-
-
 _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def save_figure(figure: Figure, *paths: Path) -> None:
     """Write ``figure`` to every one of ``paths``, whose suffix says how; the same bytes each time.
 
-    Raises:
-        TrackingError: If a file cannot be written; what was there before is left.
+    Raises TrackingError if a file cannot be written; what was there before is left.
     """
     for path in paths:
         drawn, kind = BytesIO(), path.suffix[1:]
@@ -179,8 +172,7 @@ def save_figure(figure: Figure, *paths: Path) -> None:
 
 WIDTH_IN = 11.0
 _NOTE_IN = 0.16
-_WIDE_PT = 1170.0
-"""Letters of a point that a line of bold text has room for, about."""
+_WIDE_PT = 1170.0  # letters of a point that a line of bold text has room for, about
 _SHORT = 150
 """Letters of an answer that stands above a figure as it is; of a longer one the first clause."""
 
@@ -201,7 +193,8 @@ def headed_figure(
     Without sentences in ``answer``, which stand above in letters of ``size`` points, it has no
     head. ``left`` is where lines and panels begin, as a share of the width.
     """
-    lines = [part for each in answer for part in wrap(_joined(each), int(_WIDE_PT / size))]
+    kept = [_WITHIN.sub("\N{NO-BREAK SPACE}", each) for each in answer]
+    lines = [part for each in kept for part in wrap(each, int(_WIDE_PT / size))]
     notes = wrap(about, 150) if lines else []
     line_in = 1.35 * size / 72
     head_in = 0.35 + line_in * len(lines) + _NOTE_IN * len(notes) if lines else 0.0
@@ -219,12 +212,8 @@ def headed_figure(
     return figure
 
 
+# Spaces between numbers and what belongs to them, where lines should not break.
 _WITHIN = re.compile(r"(?<=\d) (?=[%±])|(?<=±) |(?<=\d) (?=[a-zµA-Z]{1,6}(?:/|\b))")
-
-
-def _joined(answer: str) -> str:
-    """Return an answer whose lines do not break between numbers and what belongs to them."""
-    return _WITHIN.sub("\N{NO-BREAK SPACE}", answer)
 
 
 COLUMN_IN, PAGE_IN = 3.5, 7.16
@@ -251,21 +240,21 @@ def save_png_and_svg(figure: Figure, stem: Path) -> tuple[Path, Path]:
 
 
 _INKS = {
-    style.INK: "ink",
-    style.MUTED: "muted",
-    style.GRID: "grid",
-    style.PAPER: "paper",
-    style.CURVE: "curve",
-    style.BEST: "best",
-    style.EQUAL: "equal",
-    style.CAPPED: "capped",
+    INK: "ink",
+    MUTED: "muted",
+    GRID: "grid",
+    PAPER: "paper",
+    CURVE: "curve",
+    BEST: "best",
+    EQUAL: "equal",
+    CAPPED: "capped",
 }
 
 
 def svg_of(figure: Figure) -> str:
     """Return ``figure`` as an SVG element whose text is text."""
     drawn = StringIO()
-    with mpl.rc_context({**style.RC, "svg.fonttype": "none"}):
+    with mpl.rc_context({**RC, "svg.fonttype": "none"}):
         figure.savefig(drawn, format="svg", metadata={"Date": None}, transparent=True)
     _, tag, element = drawn.getvalue().partition("<svg")
     return tag + element

@@ -1,7 +1,7 @@
 """What a sweep found: every operating point with its error bars, and the set that may be best."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from operator import attrgetter
 from statistics import fmean
@@ -17,6 +17,7 @@ from joulelab.core.statistics import mean_of
 from joulelab.core.validity import MAX_THROTTLE_SHARE
 from joulelab.errors import ConfigError
 from joulelab.objectives import ENERGY, TIME, Objective, without_quality
+from joulelab.tracking.study import ChartPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,15 +143,12 @@ def analyse_sweep(
 ) -> SweepResult:
     """Compare the operating points of a sweep, all measured in one study.
 
-    ``objective`` is what is to be low: ``"energy"``, ``"time"``, ``"edp"``, ``"ed2p"``, or one of
-    a plug-in; ``level`` the confidence of intervals and of the set that may be best. With a
+    ``objective`` is what is to be low: ``"energy"``, ``"time"``, ``"edp"``, ``"ed2p"``, or one of a
+    plug-in; ``level`` the confidence of intervals and of the set that may be best. With a
     ``reference_temperature_c`` energies are those at that temperature, as
-    :mod:`joulelab.analysis.temperature` has it.
-
-    Raises:
-        UnknownNameError: If there is no such objective.
-        ConfigError: If quality counts in it; if there are no measurements, or of more than one
-            study; if they do not tell what temperature does.
+    :mod:`joulelab.analysis.temperature` has it. Raises UnknownNameError if there is no such
+    objective; ConfigError if quality counts in it; if there are no measurements, or of more than
+    one study; if they do not tell what temperature does.
     """
     aim = without_quality(objective)
     studies = {m.study for m in measurements}
@@ -256,3 +254,21 @@ def _place(point: OperatingPoint) -> tuple[bool, float, float, float]:
     knobs = (point.sm_clock_mhz, point.mem_clock_mhz, point.power_limit_w)
     clock, memory, limit = (-inf if knob is None else -float(knob) for knob in knobs)
     return (not point.is_default, clock, memory, limit)
+
+
+def curve_points(prefix: str, phase: PhaseResult) -> Iterator[ChartPoint]:
+    """Yield what every requested SM clock of a phase costs; the step is the clock in MHz.
+
+    Points of another power limit or memory clock lie on curves of their own, whose names say so.
+    """
+    names = ("energy_per_unit_j", "time_per_unit_s", "power_w", "edp_js")
+    for row, figures in sorted(phase.measured, key=lambda each: each[0].point.sm_clock_mhz or 0):
+        if row.point.sm_clock_mhz is None:
+            continue
+        rest = replace(row.point, sm_clock_mhz=None)
+        suffix = "" if rest == OperatingPoint() else f" at {rest.label}"
+        yield ChartPoint(
+            step=row.point.sm_clock_mhz,
+            values=tuple((f"{prefix}{name}{suffix}", getattr(figures, name)) for name in names),
+            revised=True,
+        )

@@ -54,8 +54,7 @@ class Frame:
 def check_target(path: Path | None, *suffixes: str, option: str = "--out") -> None:
     """Refuse a file that could not be written, before what it is to hold is worked out.
 
-    Raises:
-        ConfigError: If it ends in none of ``suffixes``, or no such file can be made.
+    Raises ConfigError if it ends in none of ``suffixes``, or no such file can be made.
     """
     if path is None:
         return

@@ -21,8 +21,7 @@ from joulelab.errors import ConfigError
 Array = NDArray[np.float64]
 
 _LEAST_DOF = 5
-_MOST_CHANGE = 0.2
-"""Of energy: what would be changed by more is another experiment."""
+_MOST_CHANGE = 0.2  # of energy: what would be changed by more is another experiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +74,8 @@ def temperature_effect(
 ) -> TemperatureEffect:
     """Fit the effect of temperature to measurements of one phase; those of one label are repeats.
 
-    Raises:
-        ConfigError: If a temperature is unknown, repeats do not tell the slope, or energies would
-            change beyond recognition.
+    Raises ConfigError if a temperature is unknown, repeats do not tell the slope, or energies would
+    change beyond recognition.
     """
     unread = sum(_temperature_c(m) is None for m in measurements)
     if unread:

@@ -72,6 +72,16 @@ def point_name(point: OperatingPoint, *, limit: str = "W limit") -> str:
     return ", ".join(part for part in parts if part) or "the driver's default"
 
 
+def clock_words(row: SweepRow) -> str:
+    """Write the clock of a row, or its whole point where it sets more than that."""
+    point = row.point
+    if point.is_default:
+        seen = row.observed_clock_mhz
+        return "default" if seen is None else f"default ({seen:.0f})"
+    only_clock = point.mem_clock_mhz is None and point.power_limit_w is None
+    return f"{point.sm_clock_mhz}" if only_clock else point.label
+
+
 def sentence(result: SweepResult | PhaseResult) -> str:
     """Say what a sweep recommends: one sentence per phase.
 
@@ -245,8 +255,7 @@ _CHANGES: dict[Quantity, str] = {
     "memory_b": "smaller batches, narrower formats",
 }
 """What is searched to keep to a bound, besides another GPU."""
-_TWICE = 2.0
-"""Ratio from which on a miss is told as a factor."""
+_TWICE = 2.0  # ratio from which on a miss is told as a factor
 
 
 def constraint_words(constraint: Constraint) -> str:

@@ -11,14 +11,13 @@ import tyro
 from rich.console import RenderableType
 from rich.table import Table
 
-from joulelab.analysis.attributed.records import content, frame
-from joulelab.analysis.attributed.table import lines, share_of_all
+from joulelab.analysis.attributed.table import content, frame, lines, share_of_all
 from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share
 from joulelab.attribution.session import Asked, Session
 from joulelab.cli.measure import control_of
 from joulelab.cli.program_options import ClockOptions
-from joulelab.cli.selection import choose_address, choose_group
+from joulelab.cli.selection import OneGpu, choose_group
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress
 from joulelab.core.configuration import Configuration
@@ -41,45 +40,30 @@ Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attribute(ClockOptions, Printing, Generic[Settings]):
-    """Attribute the energy of a network to its components, layers, operators and kernels.
+class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
+    """Attribute the energy of a network to its components, layers, operators and kernels."""
 
-    Attributes:
-        workload: What to run; its own options may follow it.
-        method: replay measures each distinct kernel alone; classes prices kernels by the
-            estimator's power of their kind, which takes little longer than measuring the whole;
-            auto is replay.
-        clocks_mhz: SM clocks at which it is attributed too, to say which component gains at which.
-        contexts: Tokens in the cache when a decode starts; what it takes after so many is
-            attributed too, over the length of the context.
-        objective: What is to be low there: edp, ed2p, energy, time, or that of a plug-in.
-        out: Write a page (.html) or all parts as numbers (.csv) to this file.
-        layers: Print the layers too.
-        kernels: Print the kernels too that take most.
-        device: How to talk to the GPU: nvml, dcgm, smi or simulated; auto takes the best that
-            finds one.
-        uuid: Which GPU; by default the only one, or the first.
-        gpus_per_trial: GPUs that share every layer of the program, the first ones there; the
-            workload's --tensor-parallel says as many.
-        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
-        store: Folder of driver state, for devices that are not hardware.
-        procedure: How the whole is measured.
-    """
-
+    # What to run; its own options may follow it.
     workload: Annotated[Settings, tyro.conf.arg(name="")]
+    # replay measures each distinct kernel alone; classes prices kernels by the estimator's power of
+    # their kind, which takes little longer than measuring the whole; auto is replay.
     method: Asked = "auto"
+    # SM clocks at which it is attributed too, to say which component gains at which.
     clocks_mhz: tuple[int, ...] = ()
+    # Tokens in the cache when a decode starts; what it takes after so many is attributed too, over
+    # the length of the context.
     contexts: tuple[int, ...] = ()
+    # What is to be low there: edp, ed2p, energy, time, or that of a plug-in.
     objective: str = "edp"
-    out: Path | None = None
-    layers: bool = False
-    kernels: bool = False
+    out: Path | None = None  # Write a page (.html) or all parts as numbers (.csv) to this file.
+    layers: bool = False  # Print the layers too.
+    kernels: bool = False  # Print the kernels too that take most.
+    # How to talk to the GPU: nvml, dcgm, smi or simulated; auto takes the best that finds one.
     device: str = "auto"
-    uuid: str | None = None
+    # GPUs that share every layer of the program, the first ones there; the workload's
+    # --tensor-parallel says as many.
     gpus_per_trial: int = 1
-    gpu: str | None = None
-    store: str | None = None
-    procedure: Procedure = field(default_factory=Procedure)
+    procedure: Procedure = field(default_factory=Procedure)  # How the whole is measured.
 
     def run(self) -> int:
         """Attribute and print; 1 if parts and meter contradict each other."""
@@ -119,8 +103,7 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
 
     def _addresses(self) -> tuple[DeviceAddress, ...]:
         if self.gpus_per_trial == 1:
-            address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
-            return (address,)
+            return (self.address(),)
         if self.uuid is not None or self.gpus_per_trial < 1:
             raise ConfigError(
                 "--gpus-per-trial must be at least 1 and takes the first GPUs there; got "
@@ -177,8 +160,7 @@ parse = partial(parse_with_workload, Attribute, prog="joulelab attribute")
 """Reads the command line; each workload's settings become its options."""
 
 
-_SURE = 2.0
-"""Standard uncertainties by which a component must gain to be said to."""
+_SURE = 2.0  # standard uncertainties by which a component must gain to be said to
 
 
 def clock_table(clocks: Clocks, phase: str, objective: Objective) -> Table:

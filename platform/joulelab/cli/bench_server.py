@@ -22,7 +22,7 @@ from joulelab.cli.program_options import (
     parse_before_dashes,
     write_result,
 )
-from joulelab.cli.selection import find_addresses
+from joulelab.cli.selection import SomeGpus
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.choice import find_visible, open_in_real_time
 from joulelab.errors import ConfigError, DeviceError
@@ -36,41 +36,30 @@ from joulelab.study.abstract_lab import check_guard_socket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchServer(ClockOptions):
+class BenchServer(SomeGpus, ClockOptions):
     """Drive a language model's server and measure energy and latencies.
 
     Either it is started for this: joulelab bench-server [OPTIONS] -- vllm serve MODEL --port 8000.
     Or it runs already, and --pid or --unit says which processes are its own. Clocks and limits hold
     meanwhile, on the GPUs named or else on all that may be used.
-
-    Attributes:
-        server: The server, and what it is asked.
-        unit: The systemd unit that it runs in, in place of a process.
-        device: How to talk to the GPUs: nvml, dcgm, smi, simulated or replay; auto takes the best.
-        uuid: Which GPUs count; by default those that the server is seen on.
-        store: Folder of driver state or recordings, for devices that are not hardware.
-        json: Write the result as JSON to this file; - for the standard output.
-        mlflow: Log the result as a run to this MLflow store.
-        experiment: Name of the experiment there.
     """
 
+    # The server, and what it is asked.
     server: Annotated[ServerSettings, tyro.conf.arg(name="")] = field(
         default_factory=ServerSettings
     )
-    unit: str | None = None
-    device: str = "auto"
-    uuid: tuple[str, ...] = ()
-    store: str | None = None
-    json: str | None = None
-    mlflow: str | None = None
-    experiment: str = "joulelab bench-server"
+    unit: str | None = None  # The systemd unit that it runs in, in place of a process.
+    uuid: tuple[str, ...] = ()  # Which GPUs count; by default those that the server is seen on.
+    json: str | None = None  # Write the result as JSON to this file; - for the standard output.
+    mlflow: str | None = None  # Log the result as a run to this MLflow store.
+    experiment: str = "joulelab bench-server"  # Name of the experiment there.
 
     def run(self) -> int:
         """Drive the server and print what it cost; 1 if a request failed."""
         check_places(self.json, self.mlflow)
         server, point = self._server(), self.point
         check_guard_socket(self.guard_socket)
-        named = find_addresses(self.device, self.store, self.uuid) if self.uuid else []
+        named = self.addresses() if self.uuid else []
         with ExitStack() as stack:
             in_force = Settings()
             if not point.is_default:

@@ -94,8 +94,7 @@ def _check_guard(address: DeviceAddress) -> Verdict:
 def who_guards(socket_path: Path) -> str:
     """Say which clock guard answers at ``socket_path``, or that one starts when it is needed.
 
-    Raises:
-        GuardError: If one listens and does not answer, or none does and only root may start it.
+    Raises GuardError if one listens and does not answer, or none does and only root may start it.
     """
     if nobody_listens(socket_path) and may_start(socket_path):
         return (

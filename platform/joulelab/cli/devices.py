@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.cli.estimator.processors import Processors
-from joulelab.cli.selection import find_addresses
+from joulelab.cli.processors import Processors
+from joulelab.cli.selection import SomeGpus
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity, DeviceState
 from joulelab.devices.base import Device
 from joulelab.devices.choice import open_device
@@ -24,32 +24,22 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Devices:
+class Devices(SomeGpus):
     """Show the GPUs of this machine: clocks, limits, sensors and their tick, permissions.
 
     `joulelab processors` lists the devices that can be estimated.
-
-    Attributes:
-        device: How to talk to them: nvml, dcgm, smi, simulated or replay; auto takes the best.
-        uuid: Only these devices.
-        store: Folder of driver state or recordings, for devices that are not hardware.
-        quick: Do not wait for the energy counter to tick (some three seconds).
-        catalogue: Show the devices that can be estimated instead, as `joulelab processors` does.
-        json: Print one JSON array instead of tables.
     """
 
-    device: str = "auto"
-    uuid: tuple[str, ...] = ()
-    store: str | None = None
-    quick: bool = False
+    quick: bool = False  # Do not wait for the energy counter to tick (some three seconds).
+    # Show the devices that can be estimated instead, as `joulelab processors` does.
     catalogue: bool = False
-    json: bool = False
+    json: bool = False  # Print one JSON array instead of tables.
 
     def run(self) -> int:
         """Look at every device at once and print what was found."""
         if self.catalogue:
             return Processors(json=self.json).run()
-        addresses = find_addresses(self.device, self.store, self.uuid)
+        addresses = self.addresses()
         with ThreadPoolExecutor(len(addresses)) as pool:
             found = list(pool.map(self._look, addresses))
         if self.json:

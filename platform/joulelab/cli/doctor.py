@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.cli.checks import check_device, who_guards
-from joulelab.cli.selection import find_addresses
+from joulelab.cli.selection import SomeGpus
 from joulelab.cli.terminal import terminal
 from joulelab.core.check import Check, Status, Verdict, run_checks
 from joulelab.core.device import DeviceAddress
@@ -34,27 +34,18 @@ _LIBRARIES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doctor:
+class Doctor(SomeGpus):
     """Check that results measured here can be believed; each line says what to do.
 
     The machine comes first, then every GPU. These should be idle; nothing on them is changed. It
     takes some fifteen seconds.
-
-    Attributes:
-        device: How to talk to them: nvml, dcgm, smi, simulated or replay; auto takes the best.
-        uuid: Only these devices.
-        store: Folder of driver state or recordings, for devices that are not hardware.
-        results_dir: Folder for the results of studies.
-        cluster: Look at every node of the Ray cluster at RAY_ADDRESS instead: its GPUs, guard,
-            versions, system clock and results folder; no device is calibrated.
-        json: Print one JSON object, devices and "machine" or nodes to checks, instead of tables.
     """
 
-    device: str = "auto"
-    uuid: tuple[str, ...] = ()
-    store: str | None = None
-    results_dir: Path = DEFAULT_RESULTS
+    results_dir: Path = DEFAULT_RESULTS  # Folder for the results of studies.
+    # Look at every node of the Ray cluster at RAY_ADDRESS instead: its GPUs, guard, versions,
+    # system clock and results folder; no device is calibrated.
     cluster: bool = False
+    # Print one JSON object, devices and "machine" or nodes to checks, instead of tables.
     json: bool = False
 
     def run(self) -> int:
@@ -95,7 +86,7 @@ class Doctor:
     def _here(self) -> dict[str, list[Check]]:
         machine, addresses = list(run_checks(self._machine())), list[DeviceAddress]()
         try:
-            addresses = find_addresses(self.device, self.store, self.uuid)
+            addresses = self.addresses()
         except DeviceError as error:
             if self.uuid:  # a wrong request, and no finding
                 raise

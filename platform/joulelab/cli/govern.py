@@ -16,7 +16,7 @@ from rich.text import Text
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.cli.program_options import check_places, parse_before_dashes, write_result
 from joulelab.cli.run import NOT_EXECUTABLE, NOT_FOUND
-from joulelab.cli.selection import choose_address
+from joulelab.cli.selection import OneGpu
 from joulelab.core.codec import to_json
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.base import Device
@@ -38,52 +38,38 @@ from joulelab.study.abstract_lab import check_guard_socket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Govern:
+class Govern(OneGpu):
     """Control the clock of a running program: joulelab govern [OPTIONS] -- python serve.py.
 
     Around a program that is started for it, or for a time (--duration-s) around whatever runs; on a
     simulated GPU, around a load (--load). Clocks are borrowed from the clock guard. Blocks of time
     are left to the driver in random order, and what the others saved is reported with its 95 %
     interval.
-
-    Attributes:
-        program: The program and its arguments, after two dashes.
-        rules: What is asked for.
-        strategy: Who chooses: fixed, race-to-idle, model, bandit or oracle.
-        duration_s: How long, where there is no program.
-        load: What a simulated GPU plays: prefill, decode, serving, chat, training or bursts.
-        device: How to talk to the GPU: nvml, dcgm, smi or simulated; auto takes the best that
-            finds one.
-        uuid: Which GPU; by default the only one, or the first.
-        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
-        store: Folder of driver state, for simulated GPUs.
-        progress_url: Where a server counts its work, as in http://localhost:8000/metrics: slowdown
-            and saving are then those of its work, not inferred from counters of the GPU.
-        progress_counter: Which of its counters.
-        latency_histogram: Which of its histograms is of latencies, for --latency-limit-s.
-        quiet: Say nothing until the end; else phases and what is set for each are told meanwhile.
-        observe_only: Call no setter, ever.
-        guard_socket: Socket of the clock guard that clocks are borrowed from; by default the
-            system's, or else one that is started for it.
-        json: Write the result as JSON to this file; - for the standard output.
     """
 
+    # The program and its arguments, after two dashes.
     program: tyro.conf.Suppress[tuple[str, ...]] = ()
+    # What is asked for.
     rules: Annotated[Rules, tyro.conf.arg(name="")] = field(default_factory=Rules)
-    strategy: str = "model"
-    duration_s: float | None = None
+    strategy: str = "model"  # Who chooses: fixed, race-to-idle, model, bandit or oracle.
+    duration_s: float | None = None  # How long, where there is no program.
+    # What a simulated GPU plays: prefill, decode, serving, chat, training or bursts.
     load: str | None = None
+    # How to talk to the GPU: nvml, dcgm, smi or simulated; auto takes the best that finds one.
     device: str = "auto"
-    uuid: str | None = None
-    gpu: str | None = None
-    store: str | None = None
+    # Where a server counts its work, as in http://localhost:8000/metrics: slowdown and saving are
+    # then those of its work, not inferred from counters of the GPU.
     progress_url: str | None = None
-    progress_counter: str = "vllm:generation_tokens_total"
+    progress_counter: str = "vllm:generation_tokens_total"  # Which of its counters.
+    # Which of its histograms is of latencies, for --latency-limit-s.
     latency_histogram: str = "vllm:time_per_output_token_seconds"
+    # Say nothing until the end; else phases and what is set for each are told meanwhile.
     quiet: bool = False
-    observe_only: bool = False
+    observe_only: bool = False  # Call no setter, ever.
+    # Socket of the clock guard that clocks are borrowed from; by default the system's, or else one
+    # that is started for it.
     guard_socket: Path | None = None
-    json: str | None = None
+    json: str | None = None  # Write the result as JSON to this file; - for the standard output.
 
     def run(self) -> int:
         """Govern and tell what that saved.
@@ -96,7 +82,7 @@ class Govern:
         with ExitStack() as stack:
             if child is not None:
                 stack.callback(child.leave)
-            address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
+            address = self.address()
             self._check_what_runs(address)
             open_one = open_device if self.load is not None else open_in_real_time
             device = stack.enter_context(closing(open_one(address)))

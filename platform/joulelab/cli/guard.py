@@ -25,28 +25,22 @@ class Guard:
 
     Experiments borrow the clocks of a GPU through its socket and need no privilege; the guard
     has it. Whichever way a borrower ends, the GPU is restored. Ctrl-C or SIGTERM restore all.
-
-    Attributes:
-        socket: Unix socket to listen on, an absolute path. By default the system's guard if
-            there is one, else this user's own under /tmp.
-        group: Group whose members may borrow too; by default only the guard's own user may.
-        policy: TOML file that says who may set what, how often, and where to write down who did;
-            by default all who may connect may set anything. It is read again at SIGHUP.
-        ttl_s: Longest time that a borrower may ask to keep a device without renewing.
-        status: Say who holds what, instead of running.
-        stop: Restore everything and end the guard that runs.
-        restore: Restore what a guard that died left set, and say so.
-        json: Print one JSON object instead of text.
     """
 
+    # Unix socket to listen on, an absolute path. By default the system's guard if there is one,
+    # else this user's own under /tmp.
     socket: Path | None = None
+    # Group whose members may borrow too; by default only the guard's own user may.
     group: str | None = None
+    # TOML file that says who may set what, how often, and where to write down who did; by default
+    # all who may connect may set anything. It is read again at SIGHUP.
     policy: Path | None = None
+    # Longest time that a borrower may ask to keep a device without renewing.
     ttl_s: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 600.0
-    status: bool = False
-    stop: bool = False
-    restore: bool = False
-    json: bool = False
+    status: bool = False  # Say who holds what, instead of running.
+    stop: bool = False  # Restore everything and end the guard that runs.
+    restore: bool = False  # Restore what a guard that died left set, and say so.
+    json: bool = False  # Print one JSON object instead of text.
 
     def run(self) -> int:
         """Serve until a signal, or ask or end the guard that runs; 1 if a GPU was not restored."""

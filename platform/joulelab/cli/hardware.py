@@ -9,9 +9,9 @@ import tyro
 from rich.table import Column
 from rich.text import Text
 
-from joulelab.analysis.estimates.devices import processor_facts
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.cli.hardware_add import Add
+from joulelab.cli.processors import figure_fields, processor_facts
 from joulelab.cli.terminal import Printing
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS, GpuSpec
@@ -19,7 +19,6 @@ from joulelab.hardware.board_file import is_taken
 from joulelab.hardware.catalogue import board_of, read_sections
 from joulelab.hardware.new_board import check_names
 from joulelab.hardware.places import check_key, place_of, user_folder, user_paths
-from joulelab.hardware.processor import Figure
 from joulelab.hardware.processors import PROCESSORS
 
 
@@ -40,12 +39,9 @@ class List(Printing):
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Printing):
-    """Show every figure of a GPU of the catalogue, with its status and source.
+    """Show every figure of a GPU of the catalogue, with its status and source."""
 
-    Attributes:
-        name: Its key, as `joulelab processors --family gpu` lists it.
-    """
-
+    # Its key, as `joulelab processors --family gpu` lists it.
     name: Annotated[str, tyro.conf.Positional]
 
     def run(self) -> int:
@@ -53,7 +49,7 @@ class Show(Printing):
         processor, place = PROCESSORS[self.name], None
         if processor.key in set(GPUS):
             place = str(place_of("gpus", processor.key))
-        figures = {name: _figure_fields(one) for name, one in processor.figures.items()}
+        figures = {name: figure_fields(one) for name, one in processor.figures.items()}
         self.show(
             {"key": processor.key, "place": place, "figures": figures},
             lambda: [f"From {place}.", processor_facts(processor)],
@@ -161,10 +157,6 @@ def _table(found: Sequence[Entry]) -> Any:
             names = ", ".join(spec.product_names)
             table.add_row(spec.key, names, *origins, spec.chip.tier, str(each.path))
     return table
-
-
-def _figure_fields(figure: Figure) -> dict[str, object]:
-    return {"value": figure.value, "status": figure.status, "source": figure.source}
 
 
 SUBCOMMANDS: dict[str, Callable[..., Any]] = {

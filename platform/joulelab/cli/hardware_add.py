@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from joulelab.cli.selection import choose_address
+from joulelab.cli.selection import OneGpu
 from joulelab.cli.terminal import Printing
-from joulelab.core.device import Capabilities
+from joulelab.core.device import Capabilities, DeviceAddress
 from joulelab.csv_table import read_csv_table
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError
@@ -38,8 +38,7 @@ class SweepFit:
     def of(cls, path: Path, other: GpuSpec, limit_w: float) -> "SweepFit":
         """Fit the sweep in ``path`` of a GPU that is like ``other``.
 
-        Raises:
-            ConfigError: If it is no table of runs, or tells too little.
+        Raises ConfigError if it is no table of runs, or tells too little.
         """
         rows = read_csv_table(path)
         labels = Cells(rows=rows).texts(GPU_NAMES, otherwise=other.key) if rows else []
@@ -111,67 +110,43 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Add(Printing):
+class Add(OneGpu, Printing):
     """Add a GPU of your own: what you state of it, the rest copied from another as estimates.
 
     Every part that lists GPUs then knows it: simulated devices, estimates, power models.
-
-    Attributes:
-        name: Its key: small letters, digits, underscores.
-        like: The GPU of the catalogue that it is most like; powers of its units are taken over
-            by the number of SMs.
-        product_name: What the driver calls it; without it no device is recognised as this one.
-        architecture: Of its chip.
-        default_power_limit_w: Power limit after a reset.
-        min_power_limit_w: Lowest power limit that can be set.
-        max_power_limit_w: Highest power limit that can be set.
-        sm_clocks_mhz: All SM clocks that can be set; or the lowest and the highest, in the steps
-            of the other GPU.
-        default_clock_mhz: Where it stays under load, neither locked nor capped.
-        idle_clock_mhz: Where it rests.
-        mem_clocks_mhz: All memory clocks that can be set.
-        memory_gb: Memory, in 1e9 bytes.
-        memory_bandwidth_gb_per_s: Peak bandwidth of the memory, in 1e9 bytes per second.
-        l2_mb: L2 cache, in 1e6 bytes.
-        num_sms: Streaming multiprocessors.
-        idle_w: Power at rest, without a program.
-        set: Any other figure, as `joulelab hardware show` names it: SECTION.NAME=VALUE.
-        source: Where what you state comes from.
-        from_sweep: A table of power_w and time_s over sm_clock_mhz, of one application or more,
-            as `joulelab models train` reads it: gives the voltage curve and the constant power.
-        from_device: Take name, clocks, limits and memory from a device; what you state precedes.
-        device: How to talk to it: nvml, dcgm, smi, simulated or replay; auto takes the best.
-        uuid: Which one; the first by default.
-        store: Folder of driver state or recordings, for devices that are not hardware.
-        gpu: A GPU of the catalogue to simulate as that device.
-        replace: Replace a file of yours of this name.
     """
 
-    name: Annotated[str, tyro.conf.Positional]
+    name: Annotated[str, tyro.conf.Positional]  # Its key: small letters, digits, underscores.
+    # The GPU of the catalogue that it is most like; powers of its units are taken over by the
+    # number of SMs.
     like: str | None = None
+    # What the driver calls it; without it no device is recognised as this one.
     product_name: tuple[str, ...] = ()
-    architecture: str | None = None
-    default_power_limit_w: Number = None
-    min_power_limit_w: Number = None
-    max_power_limit_w: Number = None
+    architecture: str | None = None  # Of its chip.
+    default_power_limit_w: Number = None  # Power limit after a reset.
+    min_power_limit_w: Number = None  # Lowest power limit that can be set.
+    max_power_limit_w: Number = None  # Highest power limit that can be set.
+    # All SM clocks that can be set; or the lowest and the highest, in the steps of the other GPU.
     sm_clocks_mhz: Annotated[tuple[int, ...], tyro.conf.arg(metavar="MHZ ...")] = ()
-    default_clock_mhz: int | None = None
-    idle_clock_mhz: int | None = None
+    default_clock_mhz: int | None = None  # Where it stays under load, neither locked nor capped.
+    idle_clock_mhz: int | None = None  # Where it rests.
+    # All memory clocks that can be set.
     mem_clocks_mhz: Annotated[tuple[int, ...], tyro.conf.arg(metavar="MHZ ...")] = ()
-    memory_gb: Number = None
+    memory_gb: Number = None  # Memory, in 1e9 bytes.
+    # Peak bandwidth of the memory, in 1e9 bytes per second.
     memory_bandwidth_gb_per_s: Number = None
-    l2_mb: Number = None
-    num_sms: int | None = None
-    idle_w: Number = None
+    l2_mb: Number = None  # L2 cache, in 1e6 bytes.
+    num_sms: int | None = None  # Streaming multiprocessors.
+    idle_w: Number = None  # Power at rest, without a program.
+    # Any other figure, as `joulelab hardware show` names it: SECTION.NAME=VALUE.
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIGURE=VALUE ...")] = ()
-    source: str = "stated by the user"
+    source: str = "stated by the user"  # Where what you state comes from.
+    # A table of power_w and time_s over sm_clock_mhz, of one application or more, as `joulelab
+    # models train` reads it: gives the voltage curve and the constant power.
     from_sweep: Path | None = None
+    # Take name, clocks, limits and memory from a device; what you state precedes.
     from_device: bool = False
-    device: str = "auto"
-    uuid: str | None = None
-    store: str | None = None
-    gpu: str | None = None
-    replace: bool = False
+    replace: bool = False  # Replace a file of yours of this name.
 
     def run(self) -> int:
         """Check the new GPU, write its file, and say what it rests on."""
@@ -205,9 +180,7 @@ class Add(Printing):
         own = {**self._options(), **dict(map(value_in, self.set))}
         found: dict[str, Figure] = {}
         if self.from_device:
-            values, source = read_figures(
-                self.device, store=self.store, uuid=self.uuid, gpu=self.gpu
-            )
+            values, source = read_figures(self.address())
             given = {name: value for name, value in values.items() if name not in own}
             found = stated(given, source=source, status="S", other=other)
         elif not self.product_name:
@@ -249,17 +222,12 @@ class Add(Printing):
         )
 
 
-def read_figures(
-    device: str, *, store: str | None, uuid: str | None, gpu: str | None
-) -> tuple[dict[str, Any], str]:
+def read_figures(address: DeviceAddress) -> tuple[dict[str, Any], str]:
     """Return the values that a device gives of itself, by dotted name, and where they come from.
 
-    What its driver does not tell is left out.
-
-    Raises:
-        DeviceError: If there is no such device, or it does not answer.
+    What its driver does not tell is left out. Raises DeviceError if it does not answer.
     """
-    with closing(open_device(choose_address(device, store=store, uuid=uuid, gpu=gpu))) as opened:
+    with closing(open_device(address)) as opened:
         identity, capabilities = opened.identity(), opened.capabilities()
     source = f"read from a {identity.name} ({identity.backend}, driver {identity.driver_version})"
     return {"identity.product_names": [identity.name], **values_of(capabilities)}, source

@@ -12,26 +12,21 @@ from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import check_range
 from joulelab.tracking.durable import write_whole
 
-_SHOWN_LAUNCHES = 400
-"""Launches that a chart of streams can show, where no part is asked for."""
+_SHOWN_LAUNCHES = 400  # launches that a chart of streams can show, where no part is asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels(Printing):
-    """List the distinct kernels of a trace: how often, how long, from where; streams and gaps.
+    """List the distinct kernels of a trace: how often, how long, from where; streams and gaps."""
 
-    Attributes:
-        trace: File that torch.profiler exported (export_chrome_trace), .json or .json.gz.
-        out: Write a page with a chart of streams (.html), or all distinct kernels as numbers (.csv,
-            .parquet), to this file.
-        from_s: Where the chart begins, in seconds after the first launch; by default in the middle.
-        for_s: How much it shows; by default some hundred launches.
-    """
-
+    # File that torch.profiler exported (export_chrome_trace), .json or .json.gz.
     trace: tyro.conf.Positional[Path]
+    # Write a page with a chart of streams (.html), or all distinct kernels as numbers (.csv,
+    # .parquet), to this file.
     out: Path | None = None
+    # Where the chart begins, in seconds after the first launch; by default in the middle.
     from_s: float | None = None
-    for_s: float | None = None
+    for_s: float | None = None  # How much it shows; by default some hundred launches.
 
     def run(self) -> int:
         """Read, print and write."""

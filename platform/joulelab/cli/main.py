@@ -10,26 +10,20 @@ from joulelab.errors import UnknownNameError
 from joulelab.registry import unknown_name
 
 COMMANDS = {
-    "estimate": (
-        "cli.estimator.estimate:Estimate",
-        "Predict latency, energy and memory of models.",
-    ),
-    "compare": ("cli.estimator.compare:Compare", "Predict devices side by side."),
+    "estimate": ("cli.estimate:Estimate", "Predict latency, energy and memory of models."),
+    "compare": ("cli.compare:Compare", "Predict devices side by side."),
     "estimate-sweep": (
-        "cli.estimator.sweep:Sweep",
+        "cli.estimate_sweep:Sweep",
         "Predict the best clock, batch size and precision.",
     ),
-    "memory": ("cli.estimator.memory:Memory", "Show the memory that models need."),
-    "estimate-cpu": ("cli.estimator.estimate:EstimateCpu", "Predict the events inside a CPU."),
-    "estimate-gpu": ("cli.estimator.estimate:EstimateGpu", "Predict the events inside a GPU."),
-    "estimate-tpu": ("cli.estimator.estimate:EstimateTpu", "Predict the events inside a TPU."),
-    "estimate-kpu": ("cli.estimator.estimate:EstimateKpu", "Predict the events inside a KPU."),
-    "validate": ("cli.estimator.processors:Validate", "Compare predictions with measurements."),
-    "calibrate": ("cli.estimator.calibrate:Calibrate", "Measure a board or host, or fit a device."),
-    "processors": (
-        "cli.estimator.processors:Processors",
-        "List the devices that can be estimated.",
-    ),
+    "memory": ("cli.estimate:Memory", "Show the memory that models need."),
+    "estimate-cpu": ("cli.compare:EstimateCpu", "Predict the events inside a CPU."),
+    "estimate-gpu": ("cli.compare:EstimateGpu", "Predict the events inside a GPU."),
+    "estimate-tpu": ("cli.compare:EstimateTpu", "Predict the events inside a TPU."),
+    "estimate-kpu": ("cli.compare:EstimateKpu", "Predict the events inside a KPU."),
+    "validate": ("cli.processors:Validate", "Compare predictions with measurements."),
+    "calibrate": ("cli.calibrate:Calibrate", "Measure a board or host, or fit a device."),
+    "processors": ("cli.processors:Processors", "List the devices that can be estimated."),
     "hardware": ("cli.hardware:parse", "Add GPUs of your own to the catalogue; list, check them."),
     "models": (
         "cli.models:parse",
@@ -37,16 +31,10 @@ COMMANDS = {
     ),
     "devices": ("cli.devices:Devices", "Show the GPUs of this machine."),
     "top": ("cli.top:Top", "Watch power, energy, clocks and loans of this machine's GPUs."),
-    "export-metrics": (
-        "cli.top:ExportMetrics",
-        "Serve what `top` shows to Prometheus.",
-    ),
+    "export-metrics": ("cli.top:ExportMetrics", "Serve what `top` shows to Prometheus."),
     "doctor": ("cli.doctor:Doctor", "Check that results here can be believed."),
     "measure": ("cli.measure:parse", "Measure one workload, with an error bar."),
-    "attribute": (
-        "cli.attribute:parse",
-        "Attribute energy to components, layers and kernels.",
-    ),
+    "attribute": ("cli.attribute:parse", "Attribute energy to components, layers and kernels."),
     "kernels": ("cli.kernels:Kernels", "List the GPU kernels of a trace of PyTorch's profiler."),
     "study": ("cli.study:parse", "Sweep clocks, search, compare formats ...: list or run a study."),
     "govern": ("cli.govern:parse", "Control the clock of a running program; tell what it saved."),

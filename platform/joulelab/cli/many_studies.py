@@ -27,22 +27,16 @@ class PolicyCommand(Printing):
 
     Every workload, set of knobs and phase is an application. Each counts by how far it is above
     its own least cost, so that long ones do not drown short ones.
-
-    Attributes:
-        results_dirs: Results folders of sweeps, or folders that hold several.
-        objective: What is to be low: edp, ed2p, energy, time, or that of a plug-in.
-        points: Choose policies of up to so many clocks.
-        only: Words that the name of an application must contain one of; by default all count.
-        out: Write the table to this .csv or .json file.
-        plot: Draw the last policy into this .png or .svg file.
     """
 
+    # Results folders of sweeps, or folders that hold several.
     results_dirs: tyro.conf.Positional[tuple[Path, ...]] = (DEFAULT_RESULTS,)
-    objective: str = "edp"
-    points: int = 2
+    objective: str = "edp"  # What is to be low: edp, ed2p, energy, time, or that of a plug-in.
+    points: int = 2  # Choose policies of up to so many clocks.
+    # Words that the name of an application must contain one of; by default all count.
     only: tuple[str, ...] = ()
-    out: Path | None = None
-    plot: Path | None = None
+    out: Path | None = None  # Write the table to this .csv or .json file.
+    plot: Path | None = None  # Draw the last policy into this .png or .svg file.
 
     def run(self) -> int:
         """Choose, and print."""
@@ -83,8 +77,7 @@ class PolicyCommand(Printing):
             save_policy_plot(applications, found[-1], self.plot, aim=aim)
 
 
-_NAMED = 6
-"""Equals that a sentence names."""
+_NAMED = 6  # equals that a sentence names
 
 
 def policy_words(policy: Policy, objective: str) -> str:
@@ -171,13 +164,11 @@ class FleetCommand(Printing):
     """Compare the boards of each product: energy and time of equal work, idle power, best clock.
 
     Every sweep, search or study over several GPUs counts whose baseline each of them measured.
-
-    Attributes:
-        results_dirs: Results folders of studies, or folders that hold several.
-        plot: Draw the boards into this .png or .svg file; of several products, the first.
     """
 
+    # Results folders of studies, or folders that hold several.
     results_dirs: tyro.conf.Positional[tuple[Path, ...]] = (DEFAULT_RESULTS,)
+    # Draw the boards into this .png or .svg file; of several products, the first.
     plot: Path | None = None
 
     def run(self) -> int:

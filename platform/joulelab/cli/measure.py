@@ -12,7 +12,7 @@ import tyro
 from joulelab.analysis.measurement_lines import report_lines
 from joulelab.bench import Bench
 from joulelab.cli.program_options import ClockOptions
-from joulelab.cli.selection import choose_address
+from joulelab.cli.selection import OneGpu
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress
 from joulelab.core.codec import to_json
@@ -33,32 +33,19 @@ Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure(ClockOptions, Printing, Generic[Settings]):
-    """Measure one configuration of a workload on one GPU, each phase with its error bar.
+class Measure(OneGpu, ClockOptions, Printing, Generic[Settings]):
+    """Measure one configuration of a workload on one GPU, each phase with its error bar."""
 
-    Attributes:
-        workload: What to run; its own options may follow it.
-        device: How to talk to the GPU: nvml, dcgm, smi, simulated or replay; auto takes the
-            best that finds one.
-        uuid: Which GPU; by default the only one, or the first.
-        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
-        store: Folder of driver state or recordings, for devices that are not hardware.
-        procedure: How to measure.
-    """
-
+    # What to run; its own options may follow it.
     workload: Annotated[Settings, tyro.conf.arg(name="")]
-    device: str = "auto"
-    uuid: str | None = None
-    gpu: str | None = None
-    store: str | None = None
-    procedure: Procedure = field(default_factory=Procedure)
+    procedure: Procedure = field(default_factory=Procedure)  # How to measure.
 
     def run(self) -> int:
         """Measure and print; 1 if a phase broke the validity contract."""
         name = WORKLOADS.name_of(self.workload)
         configuration = Configuration.of(name, self.workload, self.point)
         check_guard_socket(self.guard_socket)
-        address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
+        address = self.address()
         trial = Trial(study="measure", name=configuration.point.label, configuration=configuration)
         with (
             closing(open_device(address)) as device,

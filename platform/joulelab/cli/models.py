@@ -83,14 +83,10 @@ class Models(Printing):
     """List the models that can be estimated; besides them, any class: path.py:Class.
 
     Such a file of yours is executed.
-
-    Attributes:
-        filter: Only those whose name holds this text.
-        source: Only those of one source.
     """
 
-    filter: Annotated[str, tyro.conf.Positional] = ""
-    source: str | None = None
+    filter: Annotated[str, tyro.conf.Positional] = ""  # Only those whose name holds this text.
+    source: str | None = None  # Only those of one source.
 
     def run(self) -> int:
         """Print the names; 1 if none is left."""

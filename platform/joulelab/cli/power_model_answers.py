@@ -38,25 +38,18 @@ _SHOWN: tuple[Quantity, ...] = ("power_w", "time_s", "energy_j", "edp_js")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predict(OfTable, Printing):
-    """Predict an application at some clocks, from its run at the default clock in the table.
+    """Predict an application at some clocks, from its run at the default clock in the table."""
 
-    Attributes:
-        model: Folder that `joulelab models train` wrote, or a registered model, models:/NAME or
-            models:/NAME/VERSION.
-        sm_clock_mhz: Clocks to predict.
-        application: Which application of the table; by default the only one.
-        anchored: Take the power and time that were measured in the table into account.
-        level: Of the intervals; 0 asks for none.
-        refuse_outside: Refuse what lies outside the training domain, instead of widening.
-        tracking_uri: MLflow store of a registered model; by default that of studies.
-    """
-
+    # Folder that `joulelab models train` wrote, or a registered model, models:/NAME or
+    # models:/NAME/VERSION.
     model: tyro.conf.Positional[str]
-    sm_clock_mhz: tuple[float, ...]
-    application: str | None = None
-    anchored: bool = False
-    level: float = 0.9
+    sm_clock_mhz: tuple[float, ...]  # Clocks to predict.
+    application: str | None = None  # Which application of the table; by default the only one.
+    anchored: bool = False  # Take the power and time that were measured in the table into account.
+    level: float = 0.9  # Of the intervals; 0 asks for none.
+    # Refuse what lies outside the training domain, instead of widening.
     refuse_outside: bool = False
+    # MLflow store of a registered model; by default that of studies.
     tracking_uri: str | None = None
 
     def run(self) -> int:
@@ -79,9 +72,8 @@ class Predict(OfTable, Printing):
 def found_model(where: str, tracking_uri: str | None = None) -> OperatingModel:
     """Return the model of a folder, or a registered one of ``models:/NAME[/VERSION]``.
 
-    Raises:
-        ConfigError: If there is none in the folder, or the version is no number.
-        TrackingError: If the store has none of that name and version.
+    Raises ConfigError if there is none in the folder, or the version is no number; TrackingError if
+    the store has none of that name and version.
     """
     if not where.startswith(_REGISTERED):
         return load_operating_model(Path(where))
@@ -98,34 +90,22 @@ def found_model(where: str, tracking_uri: str | None = None) -> OperatingModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep(Printing):
-    """Predict a profile at every clock of its GPU and mark the best of energy, EDP and ED2P.
+    """Predict a profile at every clock of its GPU and mark the best of energy, EDP and ED2P."""
 
-    Attributes:
-        model: Folder that `joulelab models train` wrote, or models:/NAME or models:/NAME/VERSION.
-        board: GPU, by its key in the catalogue.
-        fp_active: FP64 activity plus half of FP32's at the default clock, 0 to 1.
-        dram_active: Memory activity there; by default unread, as the others.
-        sm_active: SM activity there.
-        tensor_active: Tensor activity there.
-        gr_engine_active: Graphics engine activity there.
-        time_s: How long the work took there.
-        gpu: Label under which the model knows the board; by default the key.
-        sm_clock_mhz: Clocks; by default all of the GPU.
-        level: Of the intervals; 0 asks for none.
-        tracking_uri: MLflow store of a registered model; by default that of studies.
-    """
-
+    # Folder that `joulelab models train` wrote, or models:/NAME or models:/NAME/VERSION.
     model: tyro.conf.Positional[str]
-    board: str
+    board: str  # GPU, by its key in the catalogue.
+    # FP64 activity plus half of FP32's at the default clock, 0 to 1.
     fp_active: float | None = None
-    dram_active: float | None = None
-    sm_active: float | None = None
-    tensor_active: float | None = None
-    gr_engine_active: float | None = None
-    time_s: float = 1.0
-    gpu: str | None = None
-    sm_clock_mhz: tuple[float, ...] = ()
-    level: float = 0.0
+    dram_active: float | None = None  # Memory activity there; by default unread, as the others.
+    sm_active: float | None = None  # SM activity there.
+    tensor_active: float | None = None  # Tensor activity there.
+    gr_engine_active: float | None = None  # Graphics engine activity there.
+    time_s: float = 1.0  # How long the work took there.
+    gpu: str | None = None  # Label under which the model knows the board; by default the key.
+    sm_clock_mhz: tuple[float, ...] = ()  # Clocks; by default all of the GPU.
+    level: float = 0.0  # Of the intervals; 0 asks for none.
+    # MLflow store of a registered model; by default that of studies.
     tracking_uri: str | None = None
 
     def run(self) -> int:
@@ -230,8 +210,7 @@ def _check(level: float, clocks_mhz: Sequence[float]) -> None:
 def _one_pair(runs: Runs, application: str | None) -> tuple[str, str]:
     """Return the GPU label and the name of the one application that is meant.
 
-    Raises:
-        ConfigError: If there is none, or several and none was named.
+    Raises ConfigError if there is none, or several and none was named.
     """
     found = [pair for pair in runs.pairs if application in (None, pair[1])]
     if len(found) != 1:

@@ -29,30 +29,21 @@ from joulelab.tracking.store import DEFAULT_RESULTS, read_studies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfTable:
-    """A command on a table of runs.
+    """A command on a table of runs."""
 
-    Attributes:
-        table: CSV file with one run per line (columns application, sm_clock_mhz or sm_app_clock,
-            power_w or power_usage, time_s or run_time, activities as shares), the sweep.csv of a
-            study, the results folder of one, or a folder that holds several, searches and capped
-            runs among them. Under a power cap (power_limit_w) the clock that was seen counts.
-        gpu: GPU of all runs, where the file has no such column.
-        board: LABEL=KEY for each label in the column gpu that is neither a key of the catalogue
-            nor a product name.
-        repeats: What to do with several rows at one clock.
-    """
-
+    # CSV file with one run per line (columns application, sm_clock_mhz or sm_app_clock, power_w or
+    # power_usage, time_s or run_time, activities as shares), the sweep.csv of a study, the results
+    # folder of one, or a folder that holds several, searches and capped runs among them. Under a
+    # power cap (power_limit_w) the clock that was seen counts.
     table: tyro.conf.Positional[Path]
-    gpu: str | None = None
+    gpu: str | None = None  # GPU of all runs, where the file has no such column.
+    # LABEL=KEY for each label in the column gpu that is neither a key of the catalogue nor a
+    # product name.
     board: tuple[str, ...] = ()
-    repeats: Repeats = "refuse"
+    repeats: Repeats = "refuse"  # What to do with several rows at one clock.
 
     def read(self) -> Runs:
-        """Read the table.
-
-        Raises:
-            ConfigError: If it cannot be read; names column and row.
-        """
+        """Read the table; ConfigError if it cannot be read; names column and row."""
         return _noted(self._read())
 
     def learnable(self) -> Runs:
@@ -69,11 +60,7 @@ class OfTable:
         return read_csv(self.table, gpu=self.gpu, boards=self.boards(), repeats=self.repeats)
 
     def boards(self) -> dict[str, str]:
-        """Return what each label stands for.
-
-        Raises:
-            ConfigError: If an entry is not LABEL=KEY.
-        """
+        """Return what each label stands for; ConfigError if an entry is not LABEL=KEY."""
         pairs = [entry.partition("=") for entry in self.board]
         for entry, (label, _, key) in zip(self.board, pairs, strict=True):
             if not label or not key:
@@ -97,20 +84,14 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train(OfTable, Printing):
-    """Fit a model of power and one of time to runs, and write them to a folder.
+    """Fit a model of power and one of time to runs, and write them to a folder."""
 
-    Attributes:
-        out: Folder to write.
-        power: Model of power; stacked weighs laws of physics, the mean curve and a forest by how
-            well they predict applications and boards of the table that were left out.
-        time: Model of time.
-        seed: Of everything random.
-    """
-
-    out: Path
+    out: Path  # Folder to write.
+    # Model of power; stacked weighs laws of physics, the mean curve and a forest by how well they
+    # predict applications and boards of the table that were left out.
     power: str = "stacked"
-    time: str = "stacked"
-    seed: int = 0
+    time: str = "stacked"  # Model of time.
+    seed: int = 0  # Of everything random.
 
     def run(self) -> int:
         """Fit, write and print."""
@@ -141,20 +122,15 @@ class Train(OfTable, Printing):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate(OfTable, Printing):
-    """Score models by what was held out as a whole: applications, GPUs or clock ranges.
+    """Score models by what was held out as a whole: applications, GPUs or clock ranges."""
 
-    Attributes:
-        model: Models to compare; by default a baseline, the law of physics and the recommended one.
-        held_out: What is held out: application, gpu or clocks.
-        probe: Clock over the default clock (0.01 to 2) at which held-out applications are measured
-            besides it.
-        level: Of the intervals, below 1; 0 asks for none, which is several times faster.
-    """
-
+    # Models to compare; by default a baseline, the law of physics and the recommended one.
     model: tuple[str, ...] = ("mean", "physics", "stacked")
-    held_out: str = "application"
+    held_out: str = "application"  # What is held out: application, gpu or clocks.
+    # Clock over the default clock (0.01 to 2) at which held-out applications are measured besides
+    # it.
     probe: float | None = None
-    level: float = 0.0
+    level: float = 0.0  # Of the intervals, below 1; 0 asks for none, which is several times faster.
 
     def run(self) -> int:
         """Score and print; 1 if no model could learn from the table."""
@@ -231,15 +207,11 @@ def _percent(share: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Registration(Printing):
-    """Register a trained model.
+    """Register a trained model."""
 
-    Attributes:
-        name: Name in the registry.
-        tracking_uri: MLflow store: sqlite:////absolute/path.db or the address of a server. By
-            default that of studies, mlflow.db in the results folder.
-    """
-
-    name: str
+    name: str  # Name in the registry.
+    # MLflow store: sqlite:////absolute/path.db or the address of a server. By default that of
+    # studies, mlflow.db in the results folder.
     tracking_uri: str | None = None
 
     def register(self, write: Callable[[str], RegisteredModel]) -> int:
@@ -253,14 +225,10 @@ class Registration(Printing):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Register(Registration, OfTable):
-    """Register a trained model with signature, example, training domain, data hash and scores.
+    """Register a trained model with signature, example, training domain, data hash and scores."""
 
-    Attributes:
-        model: Folder that `joulelab models train` wrote.
-        scored: Score it with every application held out in turn, which takes as many trainings.
-    """
-
-    model: tyro.conf.Positional[Path]
+    model: tyro.conf.Positional[Path]  # Folder that `joulelab models train` wrote.
+    # Score it with every application held out in turn, which takes as many trainings.
     scored: bool = False
 
     def run(self) -> int:

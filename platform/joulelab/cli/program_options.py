@@ -19,31 +19,21 @@ if TYPE_CHECKING:  # these would bring numpy before a program has started
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockOptions:
-    """What a command puts in force on its GPUs.
+    """What a command puts in force on its GPUs."""
 
-    Attributes:
-        sm_clock_mhz: Locked SM clock; by default the driver's own.
-        mem_clock_mhz: Locked memory clock; by default the driver's own.
-        power_limit_w: Board power limit; by default the driver's own. Under --observe-only it must
-            be in force already.
-        observe_only: Call no setter, ever: measure at the clocks that there are.
-        guard_socket: Socket of the clock guard that clocks are borrowed from; by default the
-            system's, or else one that is started for it.
-    """
-
-    sm_clock_mhz: int | None = None
-    mem_clock_mhz: int | None = None
+    sm_clock_mhz: int | None = None  # Locked SM clock; by default the driver's own.
+    mem_clock_mhz: int | None = None  # Locked memory clock; by default the driver's own.
+    # Board power limit; by default the driver's own. Under --observe-only it must be in force
+    # already.
     power_limit_w: float | None = None
-    observe_only: bool = False
+    observe_only: bool = False  # Call no setter, ever: measure at the clocks that there are.
+    # Socket of the clock guard that clocks are borrowed from; by default the system's, or else one
+    # that is started for it.
     guard_socket: Path | None = None
 
     @property
     def point(self) -> OperatingPoint:
-        """What is asked for.
-
-        Raises:
-            ConfigError: If it locks clocks, which an observer cannot.
-        """
+        """What is asked for; ConfigError if it locks clocks, which an observer cannot."""
         point = OperatingPoint(
             sm_clock_mhz=self.sm_clock_mhz,
             mem_clock_mhz=self.mem_clock_mhz,

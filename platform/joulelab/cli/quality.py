@@ -12,7 +12,7 @@ import tyro
 from joulelab.analysis.table import fitting, width_of
 from joulelab.bench import Bench
 from joulelab.cli.quality_report import LESS_WANTED, Case, as_json, quality_table
-from joulelab.cli.selection import choose_address
+from joulelab.cli.selection import OneGpu
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.cli.words import KnobWords, Variants, names, read_variants
@@ -35,42 +35,27 @@ Names = Annotated[str | None, tyro.conf.arg(metavar="NAME[,NAME...]")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quality(Printing, Generic[Settings]):
+class Quality(OneGpu, Printing, Generic[Settings]):
     """Score what a workload puts out, and measure what that costs, over its configurations.
 
     The first value of every knob that varies is the reference. Retention is the share of its
     score that a configuration keeps: 1 is as good, more is better; its interval holds for other
     data of the same kind and size. Scores are kept on disk.
-
-    Attributes:
-        workload: What to score; its own options may follow it.
-        precisions: Number formats to compare, the reference first.
-        vary: Other knobs to vary, the reference's value first: steps=50,20.
-        metrics: How to score; by default what needs neither downloads nor references.
-        metric: Knobs of metrics: perplexity.stride_tokens=128, coherence.weights=FOLDER.
-        data: Folder or file, or id of a data set on the hub, with what the workload takes: texts,
-            prompts, images, recordings or token ids; by default a small set that is shipped or
-            generated, enough to compare configurations but not to judge a network.
-        no_energy: Only score.
-        device: How to talk to the GPU whose energy is measured: nvml, dcgm, smi, simulated or
-            replay; auto takes the best that finds one.
-        uuid: Which GPU; by default the only one, or the first.
-        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
-        store: Folder of driver state or recordings, for devices that are not hardware.
-        procedure: How to measure; at the driver's own clocks.
     """
 
+    # What to score; its own options may follow it.
     workload: Annotated[Settings, tyro.conf.arg(name="")]
-    precisions: Names = None
-    vary: Variants = ()
-    metrics: Names = None
+    precisions: Names = None  # Number formats to compare, the reference first.
+    vary: Variants = ()  # Other knobs to vary, the reference's value first: steps=50,20.
+    metrics: Names = None  # How to score; by default what needs neither downloads nor references.
+    # Knobs of metrics: perplexity.stride_tokens=128, coherence.weights=FOLDER.
     metric: KnobWords = ()
+    # Folder or file, or id of a data set on the hub, with what the workload takes: texts, prompts,
+    # images, recordings or token ids; by default a small set that is shipped or generated, enough
+    # to compare configurations but not to judge a network.
     data: str | None = None
-    no_energy: bool = False
-    device: str = "auto"
-    uuid: str | None = None
-    gpu: str | None = None
-    store: str | None = None
+    no_energy: bool = False  # Only score.
+    # How to measure; at the driver's own clocks.
     procedure: Procedure = field(default_factory=Procedure)
 
     def run(self) -> int:
@@ -130,7 +115,7 @@ class Quality(Printing, Generic[Settings]):
 
     def _address(self) -> DeviceAddress:
         try:
-            return choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
+            return self.address()
         except DeviceNotFoundError as error:
             raise DeviceNotFoundError(f"{error} Or only score, with --no-energy.") from error
 

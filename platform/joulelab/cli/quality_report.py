@@ -31,16 +31,13 @@ _PLAIN = 1e-3  # smaller scores are written with an exponent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One configuration: what its outputs are worth, and what they cost.
-
-    Attributes:
-        cost: Measurements, one per phase; a text that says why there are none; or ``None``
-            where none were wanted.
-    """
+    """One configuration: what its outputs are worth, and what they cost."""
 
     knobs: Mapping[str, KnobValue]
     configuration: Configuration
     rows: Sequence[Row]
+    # Measurements, one per phase; a text that says why there are none; or None where none were
+    # wanted
     cost: tuple[Record, ...] | str | None
 
     @property

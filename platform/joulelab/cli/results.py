@@ -22,23 +22,19 @@ from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, read_studies, 
 from joulelab.tracking.study_lock import StudyLock
 
 _MOST_ROWS = 1_000_000
-_MOST_REPEATS = 10_000
-"""No more are looked for: a question that needs so many needs another design."""
+_MOST_REPEATS = 10_000  # no more are looked for: a question that needs so many needs another design
 _LEAST, _MOST = 1e-6, 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync(Printing):
-    """Deliver the results of a folder to MLflow; what is there already is left alone.
+    """Deliver the results of a folder to MLflow; what is there already is left alone."""
 
-    Attributes:
-        results_dir: Results folder of one study, or a folder that holds several.
-        tracking_uri: MLflow store: sqlite:////absolute/path.db or the address of a server.
-            By default the one that each study names, else mlflow.db in the results folder.
-            Passwords are not kept: a store that has one is to be named again.
-    """
-
+    # Results folder of one study, or a folder that holds several.
     results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
+    # MLflow store: sqlite:////absolute/path.db or the address of a server. By default the one that
+    # each study names, else mlflow.db in the results folder. Passwords are not kept: a store that
+    # has one is to be named again.
     tracking_uri: str | None = None
 
     def run(self) -> int:
@@ -77,11 +73,9 @@ class Repair(Printing):
 
     Broken lines go into a file that ends in .broken beside their own, and so do, as a whole, traces
     and other files that cannot be read.
-
-    Attributes:
-        results_dir: Results folder of one study, or a folder that holds several.
     """
 
+    # Results folder of one study, or a folder that holds several.
     results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
 
     def run(self) -> int:
@@ -100,20 +94,16 @@ def _set_aside(found: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Make table, plots, answer and report of studies anew; nothing is measured.
+    """Make table, plots, answer and report of studies anew; nothing is measured."""
 
-    Attributes:
-        results_dir: Results folder of one study that has ended, or a folder that holds several.
-        max_rows: Rows of each table that is printed at most.
-        paper: Write every panel as PDF without a head too, as wide as a column of a paper (3.5
-            inches; fronts and courses of searches as wide as two).
-        reference_temperature_c: Put energies of sweeps to this temperature of the GPU, in degrees
-            Celsius, by how power and temperature of repeats differ.
-    """
-
+    # Results folder of one study that has ended, or a folder that holds several.
     results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
-    max_rows: int = 20
+    max_rows: int = 20  # Rows of each table that is printed at most.
+    # Write every panel as PDF without a head too, as wide as a column of a paper (3.5 inches;
+    # fronts and courses of searches as wide as two).
     paper: bool = False
+    # Put energies of sweeps to this temperature of the GPU, in degrees Celsius, by how power and
+    # temperature of repeats differ.
     reference_temperature_c: float | None = None
 
     def run(self) -> int:
@@ -140,21 +130,15 @@ class Plan(Printing):
 
     Every repeat is a block that measures both. How much single runs scatter comes from the repeats
     of an earlier study, or from --scatter.
-
-    Attributes:
-        results_dir: Results folder of a pilot or an earlier study, or a folder that holds several.
-        scatter: Relative standard deviation of single runs (0.01 is one percent), in place of a
-            study.
-        change: Relative changes that are to be seen.
-        power: Probability of seeing a change that is there.
-        alpha: Probability of seeing one that is not.
     """
 
+    # Results folder of a pilot or an earlier study, or a folder that holds several.
     results_dir: tyro.conf.Positional[Path | None] = None
+    # Relative standard deviation of single runs (0.01 is one percent), in place of a study.
     scatter: float | None = None
-    change: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05)
-    power: float = 0.8
-    alpha: float = 0.05
+    change: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05)  # Relative changes that are to be seen.
+    power: float = 0.8  # Probability of seeing a change that is there.
+    alpha: float = 0.05  # Probability of seeing one that is not.
 
     def run(self) -> int:
         """Count and print."""
@@ -218,8 +202,7 @@ def repeats_to_see(change: float, scatter: float, *, power: float, alpha: float)
 def scatter_of(measured: Sequence[Measurement], values: Iterable[float]) -> float:
     """Return the relative standard deviation of repeats, pooled over configurations and boards.
 
-    Raises:
-        MeasurementError: If nothing was repeated.
+    Raises MeasurementError if nothing was repeated.
     """
     groups: dict[object, list[float]] = {}
     for each, value in zip(measured, values, strict=True):
@@ -238,8 +221,6 @@ def scatter_of(measured: Sequence[Measurement], values: Iterable[float]) -> floa
 
 def _power(effect: float, num_pairs: int, alpha: float) -> float:
     """Return the power of a paired t test; the effect is over the scatter of differences."""
-    from scipy import stats  # type: ignore[import-untyped]
+    from statsmodels.stats.power import TTestPower  # takes half a second
 
-    dof, shift = num_pairs - 1, effect * num_pairs**0.5
-    edge = stats.t.ppf(1.0 - alpha / 2.0, dof)
-    return float(stats.nct.sf(edge, dof, shift) + stats.nct.cdf(-edge, dof, shift))
+    return float(TTestPower().power(effect, num_pairs, alpha))

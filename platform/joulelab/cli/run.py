@@ -40,28 +40,22 @@ class Run(ClockOptions):
     The program keeps the terminal, its input and output, and its exit code; signals go through to
     it. What it used is told on the standard error when it has ended. Clocks and limits hold while
     it runs, on the GPUs named or else on all that it may use.
-
-    Attributes:
-        program: The program and its arguments, after two dashes.
-        device: How to talk to the GPUs: nvml, dcgm, smi, simulated or replay; auto takes the best
-            that finds one.
-        uuid: Which GPUs count; by default those that the program is seen on.
-        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
-        store: Folder of driver state or recordings, for devices that are not hardware.
-        json: Write the result as JSON to this file; - for the standard output.
-        mlflow: Log the result as a run to this MLflow store: sqlite:////absolute/path.db or the
-            address of a server.
-        experiment: Name of the experiment there.
     """
 
+    # The program and its arguments, after two dashes.
     program: tyro.conf.Suppress[tuple[str, ...]] = ()
+    # How to talk to the GPUs: nvml, dcgm, smi, simulated or replay; auto takes the best that finds
+    # one.
     device: str = "auto"
-    uuid: tuple[str, ...] = ()
-    gpu: str | None = None
+    uuid: tuple[str, ...] = ()  # Which GPUs count; by default those that the program is seen on.
+    gpu: str | None = None  # Which GPU to simulate, by its catalogue key; for simulated alone.
+    # Folder of driver state or recordings, for devices that are not hardware.
     store: str | None = None
-    json: str | None = None
+    json: str | None = None  # Write the result as JSON to this file; - for the standard output.
+    # Log the result as a run to this MLflow store: sqlite:////absolute/path.db or the address of a
+    # server.
     mlflow: str | None = None
-    experiment: str = "joulelab run"
+    experiment: str = "joulelab run"  # Name of the experiment there.
 
     def run(self) -> int:
         """Run the program and tell what it used.

@@ -20,17 +20,16 @@ from joulelab.running.measure import ProgramUse
 from joulelab.serving.bench import ServerUse
 
 _UNKNOWN = "-"
-_FEW = 2
-"""GPUs that do not count are told apart up to this many."""
-_SHORT = 14
-"""Characters of a UUID that tell GPUs apart, so that a table fits into 80 columns."""
+_FEW = 2  # GPUs that do not count are told apart up to this many
+_SHORT = 14  # characters of a UUID that tell GPUs apart, so that a table fits into 80 columns
 
 
 def print_use(use: ProgramUse) -> None:
     """Print a table and what it means, on the standard error."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    title = f"{shlex.join(use.command)}: {_how_it_ended(use)} after {quantity(use.duration_s, 's')}"
-    console.print(Text(title))
+    ended = f"ended by {use.signal_name}" if use.signal_name else f"exit code {use.exit_code}"
+    after = quantity(use.duration_s, "s")
+    console.print(Text(f"{shlex.join(use.command)}: {ended} after {after}"))
     if use.gpus:
         console.print(gpu_table(use.gpus))
     for line in _lines(use):
@@ -98,12 +97,6 @@ def log_result(
             succeeded=not failed and not use.reason,
         )
         log_run(usable_uri(uri), ended)
-
-
-def _how_it_ended(use: ProgramUse) -> str:
-    if use.signal_name is not None:
-        return f"ended by {use.signal_name}"
-    return f"exit code {use.exit_code}"
 
 
 def gpu_table(gpus: Sequence[GpuUse]) -> Table:

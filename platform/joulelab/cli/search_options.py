@@ -12,8 +12,7 @@ from joulelab.study.search import Asked
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import choices_of
 
-_TIMES = (1, 4, 16)
-"""Batches that are searched unless others are named, over the workload's own."""
+_TIMES = (1, 4, 16)  # batches that are searched unless others are named, over the workload's own
 _NARROWER = {"fp32": ("tf32", "bf16"), "tf32": ("bf16",), "fp16": ("int8",), "bf16": ("int8",)}
 """Formats that are searched besides the workload's own unless others are named."""
 
@@ -24,25 +23,21 @@ class Axes:
 
     If none of them is named, batches of 1, 4 and 16 times the workload's own are searched, and its
     number format with narrower ones, as far as it has these knobs.
-
-    Attributes:
-        batches: Batches to choose from; if others are named, the workload's own.
-        precisions: Number formats to choose from; if others are named, the workload's own.
-        power_limits_w: Power limits to choose from; by default the driver's own.
-        vary: Other knobs of the workload to choose the value of: steps=50,20.
     """
 
+    # Batches to choose from; if others are named, the workload's own.
     batches: tuple[int, ...] = ()
+    # Number formats to choose from; if others are named, the workload's own.
     precisions: tuple[str, ...] = ()
+    # Power limits to choose from; by default the driver's own.
     power_limits_w: tuple[float, ...] = ()
-    vary: Variants = ()
+    vary: Variants = ()  # Other knobs of the workload to choose the value of: steps=50,20.
 
     def asked(self, workload: object, *, observe_only: bool = False) -> Asked:
         """Return the values of each axis, for a workload's settings.
 
-        Raises:
-            ConfigError: If nothing is left to choose, or a power limit that may not be set, or the
-                workload has no such knob.
+        Raises ConfigError if nothing is left to choose, or a power limit that may not be set, or
+        the workload has no such knob.
         """
         _require_knob(workload, "batch", "--batches", self.batches)
         _require_knob(workload, "precision", "--precisions", self.precisions)
@@ -92,30 +87,19 @@ def _require_knob(workload: object, knob: str, flag: str, values: Sequence[KnobV
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a choice must keep to; ``None`` for no limit.
+    """What a choice must keep to; ``None`` for no limit."""
 
-    Attributes:
-        max_slowdown: Largest slowdown against the driver's clock, e.g. 0.05.
-        slowdown_against: cell: the driver's clock at the same batch, format and other knobs;
-            baseline: that of the whole search.
-        max_latency_s: Longest time of a request, with all of its batch.
-        max_ttft_s: Longest time to a request's first token.
-        max_tpot_s: Longest time for each further token of a request.
-        min_throughput_per_s: Least units of work per second.
-        max_power_w: Highest mean power.
-        max_temperature_c: Highest temperature.
-        max_memory_gb: Most device memory in use, in units of 1e9 bytes.
-    """
-
-    max_slowdown: float | None = None
+    max_slowdown: float | None = None  # Largest slowdown against the driver's clock, e.g. 0.05.
+    # cell: the driver's clock at the same batch, format and other knobs; baseline: that of the
+    # whole search.
     slowdown_against: Against = "cell"
-    max_latency_s: float | None = None
-    max_ttft_s: float | None = None
-    max_tpot_s: float | None = None
-    min_throughput_per_s: float | None = None
-    max_power_w: float | None = None
-    max_temperature_c: float | None = None
-    max_memory_gb: float | None = None
+    max_latency_s: float | None = None  # Longest time of a request, with all of its batch.
+    max_ttft_s: float | None = None  # Longest time to a request's first token.
+    max_tpot_s: float | None = None  # Longest time for each further token of a request.
+    min_throughput_per_s: float | None = None  # Least units of work per second.
+    max_power_w: float | None = None  # Highest mean power.
+    max_temperature_c: float | None = None  # Highest temperature.
+    max_memory_gb: float | None = None  # Most device memory in use, in units of 1e9 bytes.
 
     def __post_init__(self) -> None:
         _ = self.constraints  # refuses what can be no limit

@@ -1,6 +1,7 @@
 """Which devices a command means."""
 
 import sys
+from dataclasses import dataclass
 
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
@@ -8,14 +9,45 @@ from joulelab.devices.choice import DEFAULT_SIMULATED
 from joulelab.errors import ConfigError, DeviceNotFoundError
 
 
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """How a command talks to GPUs."""
+
+    # How to talk to GPUs: nvml, dcgm, smi, simulated or replay; auto takes the best that finds one.
+    device: str = "auto"
+    # Folder of driver state or recordings, for devices that are not hardware.
+    store: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneGpu(Backend):
+    """The GPU that a command is for."""
+
+    uuid: str | None = None  # Which GPU; by default the only one, or the first.
+    gpu: str | None = None  # Which GPU to simulate, by its catalogue key; for simulated alone.
+
+    def address(self) -> DeviceAddress:
+        """Find it as :func:`choose_address` does."""
+        return choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SomeGpus(Backend):
+    """The GPUs that a command is for."""
+
+    uuid: tuple[str, ...] = ()  # Only these GPUs.
+
+    def addresses(self) -> list[DeviceAddress]:
+        """Find them as :func:`find_addresses` does."""
+        return find_addresses(self.device, self.store, self.uuid)
+
+
 def find_addresses(device: str, store: str | None, uuids: tuple[str, ...]) -> list[DeviceAddress]:
     """Find the devices that the options of a command name, all without ``uuids``.
 
     Of ``"auto"`` it is the best backend that finds a GPU; a fallback is printed on standard error.
-
-    Raises:
-        UnknownNameError: If there is no such backend; names the closest.
-        DeviceNotFoundError: If a device is not there; names those that are.
+    Raises UnknownNameError if there is no such backend; names the closest; DeviceNotFoundError if a
+    device is not there; names those that are.
     """
     found = _discover(_backend(device), store)
     if not found:
@@ -35,11 +67,9 @@ def choose_address(
 ) -> DeviceAddress:
     """Find the one device that the options of a command name, by default the first.
 
-    ``gpu`` is the catalogue key of a GPU to simulate, for ``"simulated"`` alone.
-
-    Raises:
-        ConfigError: If ``gpu`` is given for another backend, or beside ``uuid``.
-        DeviceNotFoundError: If there is no such device.
+    ``gpu`` is the catalogue key of a GPU to simulate, for ``"simulated"`` alone. Raises ConfigError
+    if ``gpu`` is given for another backend, or beside ``uuid``; DeviceNotFoundError if there is no
+    such device.
     """
     if gpu is None:
         return find_addresses(device, store, () if uuid is None else (uuid,))[0]

@@ -107,12 +107,10 @@ def parse_with_workload(
 ) -> Any:
     """Read a command line in which a workload is chosen and its settings become options.
 
-    A program, such as ``train.py:step``, can be named in place of an entry of a registry that
-    knows programs. ``kind`` is a generic dataclass of the type of the workload's settings; without
-    a ``default`` for an empty command line the choice is mandatory.
-
-    Raises:
-        UnknownNameError: If there is no such workload; names the closest.
+    A program, such as ``train.py:step``, can be named in place of an entry of a registry that knows
+    programs. ``kind`` is a generic dataclass of the type of the workload's settings; without a
+    ``default`` for an empty command line the choice is mandatory. Raises UnknownNameError if there
+    is no such workload; names the closest.
     """
     words = _workload_first(list(sys.argv[1:] if arguments is None else arguments), among)
     config = (tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff)

@@ -17,32 +17,23 @@ def terminal() -> Console:
     return console
 
 
-def show(content: object, shown: Callable[[], Iterable[RenderableType]], *, as_json: bool) -> None:
-    """Print ``content`` as JSON, or what is ``shown`` of it: sentences as they are, and tables."""
-    if as_json:
-        print(json.dumps(content, indent=2, default=dict))
-        return
-    console = terminal()
-    for each in shown():
-        if isinstance(each, str):
-            print(each)
-        else:
-            console.print(each)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Printing:
-    """A command with an answer.
+    """A command with an answer."""
 
-    Attributes:
-        json: Print one JSON object instead of text.
-    """
-
-    json: bool = False
+    json: bool = False  # Print one JSON object instead of text.
 
     def show(self, content: object, shown: Callable[[], Iterable[RenderableType]]) -> None:
-        """Print the answer as :func:`show` does."""
-        show(content, shown, as_json=self.json)
+        """Print ``content`` as JSON, or what is ``shown`` of it: sentences as they are, tables."""
+        if self.json:
+            print(json.dumps(content, indent=2, default=dict))
+            return
+        console = terminal()
+        for each in shown():
+            if isinstance(each, str):
+                print(each)
+            else:
+                console.print(each)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from joulelab.analysis.quantities import brief
 from joulelab.cli.devices import plain
-from joulelab.cli.selection import choose_addresses
+from joulelab.cli.selection import SomeGpus, choose_addresses
 from joulelab.cli.terminal import terminal
 from joulelab.core.bounds import DAY_S, check_positive, check_range
 from joulelab.core.device import GpuProcess
@@ -26,21 +26,11 @@ from joulelab.live.reading import THROTTLES, LiveReading, LiveSession, LiveView
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveOptions:
-    """The GPUs that a command watches.
+class LiveOptions(SomeGpus):
+    """The GPUs that a command watches."""
 
-    Attributes:
-        device: How to talk to them: nvml, dcgm, smi, simulated or replay; auto takes the best.
-        uuid: Only these GPUs.
-        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
-        store: Folder of driver state or recordings, for devices that are not hardware.
-        guard_socket: Clock guard to ask who holds what; by default the one that studies take.
-    """
-
-    device: str = "auto"
-    uuid: tuple[str, ...] = ()
-    gpu: str | None = None
-    store: str | None = None
+    gpu: str | None = None  # Which GPU to simulate, by its catalogue key; for simulated alone.
+    # Clock guard to ask who holds what; by default the one that studies take.
     guard_socket: Path | None = None
 
     def open_session(self, *, slow_period_s: float = 5.0) -> LiveSession:
@@ -154,16 +144,11 @@ class Top(LiveOptions):
     """Watch the GPUs of this machine: power, energy, clocks, heat, throttling, loans, trials.
 
     It only reads, and calls no setter. Ctrl-C ends it.
-
-    Attributes:
-        interval_s: Time between two looks.
-        once: Look once, print, and end.
-        json: Print one JSON object instead of a table; with --once.
     """
 
-    interval_s: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 1.0
-    once: bool = False
-    json: bool = False
+    interval_s: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 1.0  # Time between two looks.
+    once: bool = False  # Look once, print, and end.
+    json: bool = False  # Print one JSON object instead of a table; with --once.
 
     def run(self) -> int:
         """Look until interrupted, or once; 1 if a GPU could not be read at all then."""
@@ -203,13 +188,10 @@ class ExportMetrics(LiveOptions):
 
     It reads when it is scraped, and calls no setter. Whoever reaches the address can read, so it is
     this machine's own unless another is named. Ctrl-C ends it.
-
-    Attributes:
-        address: Address of this machine to listen on.
-        port: Port; 0 takes any that is free, and says which.
     """
 
-    address: str = "127.0.0.1"
+    address: str = "127.0.0.1"  # Address of this machine to listen on.
+    # Port; 0 takes any that is free, and says which.
     port: Annotated[int, tyro.conf.arg(metavar="PORT")] = 9400
 
     def run(self) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import tyro
 from rich.console import RenderableType
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.cli.power_models import MOST_LEVEL, Registration
-from joulelab.cli.terminal import Printing, show
+from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_SEED, MOST_W, check_positive, check_range
 from joulelab.errors import ConfigError
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS, load_trace_model
@@ -26,51 +27,31 @@ _EXAMPLE_STEPS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfSamples:
-    """A command on a file of samples.
+    """A command on a file of samples."""
 
-    Attributes:
-        samples: CSV file with one sample per line: t_s, phase, activities as shares, clock_ratio
-            or sm_clock_mhz, and power_w; recording where there are several in it.
-        step_s: Length of the steps that samples are made into.
-        board: GPU, by its key in the catalogue, where the file has sm_clock_mhz.
-    """
-
+    # CSV file with one sample per line: t_s, phase, activities as shares, clock_ratio or
+    # sm_clock_mhz, and power_w; recording where there are several in it.
     samples: tyro.conf.Positional[Path]
-    step_s: float = 0.1
-    board: str | None = None
+    step_s: float = 0.1  # Length of the steps that samples are made into.
+    board: str | None = None  # GPU, by its key in the catalogue, where the file has sm_clock_mhz.
 
     def recordings(self) -> list[LoadTrace]:
-        """Read the file.
-
-        Raises:
-            ConfigError: If it cannot be read; names column and row.
-        """
+        """Read the file; ConfigError if it cannot be read; names column and row."""
         return read_recordings(self.samples, step_s=self.step_s, board=self.board)
 
     def schedules(self) -> dict[str, Schedule]:
-        """Read what runs, without power.
-
-        Raises:
-            ConfigError: If it cannot be read; names column and row.
-        """
+        """Read what runs, without power; ConfigError if it cannot be read; names column and row."""
         return read_schedules(self.samples, step_s=self.step_s, board=self.board)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train(OfSamples, Printing):
-    """Fit a model of power over time to recordings, and write it to a folder.
+    """Fit a model of power over time to recordings, and write it to a folder."""
 
-    Attributes:
-        out: Folder to write.
-        model: Which model.
-        power_limit_w: Power limit that predictions keep to; by default none.
-        seed: Of everything random.
-    """
-
-    out: Path
-    model: str = BASELINE
-    power_limit_w: float | None = None
-    seed: int = 0
+    out: Path  # Folder to write.
+    model: str = BASELINE  # Which model.
+    power_limit_w: float | None = None  # Power limit that predictions keep to; by default none.
+    seed: int = 0  # Of everything random.
 
     def run(self) -> int:
         """Fit, write and print."""
@@ -99,15 +80,10 @@ class Train(OfSamples, Printing):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate(OfSamples, Printing):
-    """Score models with every recording held out in turn.
+    """Score models with every recording held out in turn."""
 
-    Attributes:
-        model: Models to compare; by default all.
-        power_limit_w: Power limit that predictions keep to; by default none.
-    """
-
-    model: tuple[str, ...] = tuple(TRACE_MODELS)
-    power_limit_w: float | None = None
+    model: tuple[str, ...] = tuple(TRACE_MODELS)  # Models to compare; by default all.
+    power_limit_w: float | None = None  # Power limit that predictions keep to; by default none.
 
     def run(self) -> int:
         """Score and print."""
@@ -146,88 +122,64 @@ def _scores_table(found: Mapping[str, TraceScores]) -> Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
-    """Energy of one schedule, with its interval if one was asked for, and power in each step.
+class Predict(OfSamples, Printing):
+    """Predict power and energy of the schedules in a file of samples; their power is not read."""
 
-    ``outside`` is what of it is unlike the recordings trained on.
-    """
-
-    energy_j: float
-    lower_j: float | None
-    upper_j: float | None
-    duration_s: float
-    outside: tuple[str, ...]
-    step_s: float
-    power_w: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Predict(OfSamples):
-    """Predict power and energy of the schedules in a file of samples; their power is not read.
-
-    Attributes:
-        model: Folder that `joulelab models trace train` wrote.
-        level: Of the interval of the energy; 0 asks for none.
-        refuse_outside: Refuse what is unlike the recordings trained on, instead of widening.
-        json: Print one JSON object, power in each step included, instead of text.
-    """
-
-    model: tyro.conf.Positional[Path]
-    level: float = 0.9
+    model: tyro.conf.Positional[Path]  # Folder that `joulelab models trace train` wrote.
+    level: float = 0.9  # Of the interval of the energy; 0 asks for none.
+    # Refuse what is unlike the recordings trained on, instead of widening.
     refuse_outside: bool = False
-    json: bool = False
+    json: bool = False  # Print one JSON object, power in each step included, instead of text.
 
     def run(self) -> int:
         """Predict and print."""
         check_range("--level", self.level, 0, MOST_LEVEL)
         model = load_trace_model(self.model)
         found = {name: self._predicted(model, each) for name, each in self.schedules().items()}
-        content = {name: asdict(each) for name, each in found.items()}
-        show(content, lambda: _forecasts(found), as_json=self.json)
+        self.show(found, lambda: _forecasts(found))
         return 0
 
-    def _predicted(self, model: TraceModel, schedule: Schedule) -> Predicted:
+    def _predicted(self, model: TraceModel, schedule: Schedule) -> dict[str, Any]:
+        """Return energy, its interval if one was asked for, and power in each step.
+
+        ``outside`` is what of the schedule is unlike the recordings trained on.
+        """
         findings = model.encoding.findings(schedule)
         if findings and self.refuse_outside:
             raise ConfigError(f"Schedules must be like those trained on: {findings[0]}")
         power_w = model.predict(schedule)
         forecast = model.predict_energy(schedule, self.level) if self.level else None
-        return Predicted(
-            energy_j=float(power_w.sum() * schedule.step_s),
-            lower_j=None if forecast is None else forecast.lower_j,
-            upper_j=None if forecast is None else forecast.upper_j,
-            duration_s=schedule.duration_s,
-            outside=findings,
-            step_s=schedule.step_s,
-            power_w=tuple(power_w.tolist()),
-        )
+        return {
+            "energy_j": float(power_w.sum() * schedule.step_s),
+            "lower_j": None if forecast is None else forecast.lower_j,
+            "upper_j": None if forecast is None else forecast.upper_j,
+            "duration_s": schedule.duration_s,
+            "outside": findings,
+            "step_s": schedule.step_s,
+            "power_w": power_w.tolist(),
+        }
 
 
-def _forecasts(found: Mapping[str, Predicted]) -> Iterator[RenderableType]:
+def _forecasts(found: Mapping[str, Mapping[str, Any]]) -> Iterator[RenderableType]:
     table = Table("recording", "duration", "mean power", "energy", "from", "to")
     for name, each in found.items():
-        ends = ["" if end is None else f"{end:.4g} J" for end in (each.lower_j, each.upper_j)]
-        mean = f"{each.energy_j / each.duration_s:.4g} W"
-        table.add_row(
-            escape(name), f"{each.duration_s:.4g} s", mean, f"{each.energy_j:.4g} J", *ends
-        )
+        energy_j, duration_s = each["energy_j"], each["duration_s"]
+        ends = ["" if each[end] is None else f"{each[end]:.4g} J" for end in ("lower_j", "upper_j")]
+        mean = f"{energy_j / duration_s:.4g} W"
+        table.add_row(escape(name), f"{duration_s:.4g} s", mean, f"{energy_j:.4g} J", *ends)
     yield table
     for name, each in found.items():
-        for text in each.outside:
+        for text in each["outside"]:
             line = f"{name}: outside of training, interval widened: {text}"
             yield Text(line, style="yellow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Register(Registration, OfSamples):
-    """Register a trained trace model with signature, example, training domain and scores.
+    """Register a trained trace model with signature, example, training domain and scores."""
 
-    Attributes:
-        model: Folder that `joulelab models trace train` wrote.
-        scored: Score it with every recording held out in turn, which takes as many trainings.
-    """
-
-    model: tyro.conf.Positional[Path]
+    model: tyro.conf.Positional[Path]  # Folder that `joulelab models trace train` wrote.
+    # Score it with every recording held out in turn, which takes as many trainings.
     scored: bool = False
 
     def run(self) -> int:

@@ -37,23 +37,17 @@ class Watch:
 
     The page is made of the results folder, and loads itself anew. It is served to this machine
     alone, and made only when somebody looks and something is new.
-
-    Attributes:
-        study: Results folder of one study, or a folder that holds several: then the newest.
-        interval_s: Time after which the page asks again.
-        port: Port to listen on; the next free one if it is taken.
     """
 
+    # Results folder of one study, or a folder that holds several: then the newest.
     study: tyro.conf.Positional[Path] = DEFAULT_RESULTS
+    # Time after which the page asks again.
     interval_s: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 5.0
+    # Port to listen on; the next free one if it is taken.
     port: Annotated[int, tyro.conf.arg(metavar="PORT")] = 8765
 
     def run(self) -> int:
-        """Serve until interrupted.
-
-        Raises:
-            ConfigError: If there is no study, or no free port.
-        """
+        """Serve until interrupted; ConfigError if there is no study, or no free port."""
         check_positive("--interval-s", self.interval_s, DAY_S)
         check_range("--port", self.port, 1, 65535)
         require(*ANALYSIS)
@@ -78,11 +72,7 @@ class LivePage:
         self._text = ""
 
     def text(self) -> str:
-        """Return the page as it is now.
-
-        Raises:
-            JouleLabError: If there is none.
-        """
+        """Return the page as it is now; JouleLabError if there is none."""
         from joulelab.study.live_page import live_page
 
         with self._turn:
@@ -97,8 +87,7 @@ class LivePage:
 def newest_study(folder: Path) -> Path:
     """Return ``folder`` if a study is in it, else the one of those within that has news last.
 
-    Raises:
-        ConfigError: If there is none.
+    Raises ConfigError if there is none.
     """
     if (folder / _HEADER).exists():
         return folder
@@ -165,23 +154,18 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ui:
-    """Serve the MLflow pages of a results folder until Ctrl-C.
+    """Serve the MLflow pages of a results folder until Ctrl-C."""
 
-    Attributes:
-        results_dir: Folder with the embedded store, mlflow.db.
-        port: Port to listen on; the next free one if it is taken.
-        browse: Open the newest experiment in the browser of this desktop, if there is one.
-    """
-
+    # Folder with the embedded store, mlflow.db.
     results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
-    port: int = 5000
+    port: int = 5000  # Port to listen on; the next free one if it is taken.
+    # Open the newest experiment in the browser of this desktop, if there is one.
     browse: bool = True
 
     def run(self) -> int:
         """Print the addresses of the pages, and become the server.
 
-        Raises:
-            ConfigError: If MLflow is not installed, or there is no store or no free port.
+        Raises ConfigError if MLflow is not installed, or there is no store or no free port.
         """
         require("mlflow")
         port, results_dir = free_port(self.port), self.results_dir.expanduser()
@@ -202,8 +186,7 @@ class Ui:
 def server_command(results_dir: Path, port: int) -> list[str]:
     """Return the command that serves ``results_dir``.
 
-    Raises:
-        ConfigError: If the folder has no MLflow store.
+    Raises ConfigError if the folder has no MLflow store.
     """
     database = results_dir / "mlflow.db"
     if not database.is_file():
@@ -248,8 +231,7 @@ def has_desktop(environment: Mapping[str, str]) -> bool:
 def free_port(first: int) -> int:
     """Return the first free port of this machine from ``first`` up.
 
-    Raises:
-        ConfigError: If ``first`` and the 20 after it are taken or out of range.
+    Raises ConfigError if ``first`` and the 20 after it are taken or out of range.
     """
     for port in range(first, min(first + 21, 65536)):
         with socket.socket() as probe:

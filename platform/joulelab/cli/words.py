@@ -97,11 +97,7 @@ Limits = Mapping[str, float | None]
 
 
 def check_limits(limits: Limits) -> None:
-    """Refuse limits that nothing could keep to.
-
-    Raises:
-        ConfigError: If one is not positive and finite.
-    """
+    """Refuse limits that nothing could keep to; ConfigError if one is not positive and finite."""
     for name, limit in limits.items():
         check_positive(f"--max-{name}-{UNITS[name].lower()}", limit, _MOST)
 

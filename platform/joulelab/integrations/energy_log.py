@@ -11,8 +11,7 @@ from joulelab.monitor.window import Window
 
 INTERVAL_S = 5.0
 """How often energy is read. Each read waits for the sensors, some 20 to 100 ms."""
-SHORTEST_S = 0.2
-"""Less is not read by itself: a few samples of the sensors must lie within."""
+SHORTEST_S = 0.2  # less is not read by itself: a few samples of the sensors must lie within
 
 logger = logging.getLogger(__name__)
 

@@ -26,67 +26,42 @@ _MOST_B = 65536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTrial:
-    """The trial that a process ended last on a GPU.
+    """The trial that a process ended last on a GPU."""
 
-    Attributes:
-        trial: Its name.
-        energy_j: Energy in its windows, all phases together, in joules; ``None`` if it is invalid.
-        energy_per_unit_j: Energy per unit of work of the whole request, in joules, likewise.
-        unit: Unit of work, in the singular.
-        reason: Why it has no energy; ``None`` if it has.
-    """
-
-    trial: str
+    trial: str  # its name
+    # Energy in its windows, all phases together, in joules; None if it is invalid
     energy_j: float | None = None
+    # Energy per unit of work of the whole request, in joules, likewise
     energy_per_unit_j: float | None = None
-    unit: str = ""
-    reason: str | None = None
+    unit: str = ""  # unit of work, in the singular
+    reason: str | None = None  # why it has no energy; None if it has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """The operating point of least energy so far, beside the driver's own clocks, on one board.
+    """The operating point of least energy so far, beside the driver's own clocks, on one board."""
 
-    Attributes:
-        point: Its label; ``"default"`` if nothing was better.
-        energy_ratio: Energy per unit over that at the driver's clocks with the same knobs.
-        time_ratio: Time per unit, likewise.
-    """
-
-    point: str
-    energy_ratio: float
-    time_ratio: float
+    point: str  # its label; "default" if nothing was better
+    energy_ratio: float  # energy per unit over that at the driver's clocks with the same knobs
+    time_ratio: float  # time per unit, likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a process does on a GPU for a study.
+    """What a process does on a GPU for a study."""
 
-    Attributes:
-        address: The GPU, as the process reaches it.
-        uid: User of the process.
-        pid: The process.
-        process_start_unix_s: When it began, which tells it from a later one of its number.
-        folder: Results folder of the study, as the process sees it.
-        since_unix_s: When the trial began, or else the last one ended, in seconds since 1970.
-        study: Name of the study; ``None`` before the first trial.
-        trial: Trial that is being measured; ``None`` between trials.
-        num_measured: Trials that the process has ended.
-        last: The one that it ended last; ``None`` before the first.
-        saving: What clocks have saved so far on this board; ``None`` where the driver's own clocks
-            were not measured by this process with the same knobs.
-    """
-
-    address: DeviceAddress
-    uid: int
-    pid: int
-    process_start_unix_s: float
-    folder: str
-    since_unix_s: float
-    study: str | None = None
-    trial: str | None = None
-    num_measured: int = 0
-    last: EndedTrial | None = None
+    address: DeviceAddress  # the GPU, as the process reaches it
+    uid: int  # user of the process
+    pid: int  # the process
+    process_start_unix_s: float  # when it began, which tells it from a later one of its number
+    folder: str  # results folder of the study, as the process sees it
+    since_unix_s: float  # when the trial began, or else the last one ended, in seconds since 1970
+    study: str | None = None  # name of the study; None before the first trial
+    trial: str | None = None  # trial that is being measured; None between trials
+    num_measured: int = 0  # trials that the process has ended
+    last: EndedTrial | None = None  # the one that it ended last; None before the first
+    # What clocks have saved so far on this board; None where the driver's own clocks were not
+    # measured by this process with the same knobs
     saving: Saving | None = None
 
     @property
@@ -137,11 +112,7 @@ class ActivityFile:
                 other.unlink(missing_ok=True)
 
     def tell(self, activity: Activity) -> None:
-        """Replace what was told before.
-
-        Raises:
-            TrackingError: If it cannot be written.
-        """
+        """Replace what was told before; TrackingError if it cannot be written."""
         write_whole(self._path, to_json(activity), durable=False)
         self.activity = activity
 

@@ -3,236 +3,174 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from joulelab.core.device import DeviceState
 from joulelab.live.activity import Activity
 from joulelab.live.reading import LiveReading, LiveSession, LiveView
-from joulelab.tracking.study import StudyState
 
 SLOW_PERIOD_S = 1.4
 """Period of the energy counter; with :data:`FRESH_S` no value is older than two seconds."""
-FRESH_S = 0.5
-"""Scrapes that follow each other faster are answered from one look."""
+FRESH_S = 0.5  # scrapes that follow each other faster are answered from one look
 
 GPU_LABELS = ("gpu", "uuid", "hostname")
+_STUDY_LABELS = ("hostname", "study")
+
+Sample = tuple[tuple[str, ...], Any]
+"""Values of labels, and a number; of information, its words by their names."""
+Found = dict[str, list[Sample]]  # samples by the names of their families
+Add = Callable[..., None]
+"""Adds values of families, by their names, under the same labels; ``None`` is no sample."""
 
 
-class Gauge(NamedTuple):
-    """One number per GPU."""
+class Family(NamedTuple):
+    """What is served under one name."""
 
-    name: str  # without the unit, which follows it
+    name: str  # after "joulelab_", without the unit, which follows it
     unit: str  # OpenMetrics unit, in the plural; empty for none
     help: str
-    value: Callable[[LiveReading], float | None]  # takes it from a reading; None if not there
-    is_total: bool = False  # whether it only grows, but for new starts
+    labels: tuple[str, ...] = GPU_LABELS
+    kind: type[Any] = GaugeMetricFamily
 
-    def family(self) -> Metric:
-        """Make its family, without samples."""
-        kind = CounterMetricFamily if self.is_total else GaugeMetricFamily
-        return kind(self.name, self.help, labels=GPU_LABELS, unit=self.unit)
+    def filled(self, samples: Iterable[Sample] = ()) -> Metric:
+        """Make it, with samples."""
+        unit = {"unit": self.unit} if self.unit else {}  # information takes none
+        made: Metric = self.kind(f"joulelab_{self.name}", self.help, labels=self.labels, **unit)
+        for labels, value in samples:
+            made.add_metric(labels, value)  # type: ignore[attr-defined]
+        return made
 
 
-def _state(value: Callable[[DeviceState], float | None]) -> Callable[[LiveReading], float | None]:
-    return lambda gpu: None if gpu.state is None else value(gpu.state)
+def _of_trial(
+    name: str, unit: str, text: str, *labels: str, kind: type = GaugeMetricFamily
+) -> Family:
+    return Family(name, unit, text, (*GPU_LABELS, "study", *labels), kind)
+
+
+_BEST = "What the point of least energy so far {} at the driver's clocks."
+FAMILIES = (
+    Family("gpu_power", "watts", "Board power now."),
+    Family(
+        "gpu_energy",
+        "joules",
+        "The driver's energy counter, since an origin of its own.",
+        kind=CounterMetricFamily,
+    ),
+    Family("gpu_power_limit", "watts", "Power limit in force."),
+    Family("gpu_sm_clock", "hertz", "SM clock now."),
+    Family("gpu_memory_clock", "hertz", "Memory clock now."),
+    Family("gpu_temperature", "celsius", "Temperature of the GPU."),
+    Family(
+        "gpu_utilization",
+        "ratio",
+        "Share of the driver's last sample period in which a kernel ran.",
+    ),
+    Family("gpu_memory_used", "bytes", "Device memory in use by whomever."),
+    Family("gpu_processes", "", "Processes that hold a compute context on the GPU."),
+    Family("gpu", "", "Product and driver.", kind=InfoMetricFamily),
+    Family("gpu_throttled", "", "1 while the reason slows the GPU.", (*GPU_LABELS, "reason")),
+    Family("gpu_unread", "", "1 for what could not be read.", (*GPU_LABELS, "sensor")),
+    Family("gpu_leased", "", "1 while its clocks are on loan.", (*GPU_LABELS, "holder", "note")),
+    Family("gpu_unrestored", "", "1 while a loan's settings are still in force."),
+    Family(
+        "guard_answers",
+        "",
+        "Whether the clock guard, which knows of loans, answers.",
+        ("hostname",),
+    ),
+    Family("trial", "", "What is measured now.", kind=InfoMetricFamily),
+    _of_trial("trial_start_timestamp", "seconds", "When that trial began."),
+    _of_trial("trials_ended", "", "Trials that its process has ended.", kind=CounterMetricFamily),
+    _of_trial("trial_energy", "joules", "In the windows of the last trial."),
+    _of_trial("trial_unit_energy", "joules", "Per unit of work of the last trial.", "unit"),
+    _of_trial("trial_invalid", "", "1 while the last trial is invalid.", "reason"),
+    _of_trial("trial_energy_saved", "ratio", _BEST.format("saves of that"), "point"),
+    _of_trial("trial_time_added", "ratio", _BEST.format("adds to the time"), "point"),
+    Family("study_trials", "", "Trials of the study.", _STUDY_LABELS),
+    Family("study_trials_done", "", "Trials that need no further try.", _STUDY_LABELS),
+    Family("study_trials_failed", "", "Trials given up without a measurement.", _STUDY_LABELS),
+)
+"""What is served, in this order."""
+
+
+def samples_of(view: LiveView, hostname: str) -> Found:
+    """Return the samples of a view, by family."""
+    found: Found = {each.name: [] for each in FAMILIES}
+
+    def add(labels: tuple[str, ...], **values: Any) -> None:
+        for name, value in values.items():
+            if value is not None:
+                found[name].append((labels, value))
+
+    for gpu in view.gpus:
+        labels = str(gpu.index), gpu.identity.uuid, hostname
+        _add_gpu(add, labels, gpu)
+        _add_loan(add, labels, gpu.identity.uuid, view)
+        if (activity := view.activities.get(gpu.identity.uuid)) is not None:
+            _add_activity(add, labels, activity)
+    add((hostname,), guard_answers=int(view.loans.unread is None))
+    for state in view.studies.values():
+        add(
+            (hostname, state.study),
+            study_trials=state.num_trials,
+            study_trials_done=state.num_done,
+            study_trials_failed=len(state.failed),
+        )
+    return found
+
+
+def _add_gpu(add: Add, labels: tuple[str, ...], gpu: LiveReading) -> None:
+    processes = None if gpu.processes is None else len(gpu.processes)
+    add(labels, gpu_power=gpu.power_w, gpu_energy=gpu.energy_j, gpu_processes=processes)
+    if (state := gpu.state) is not None:
+        add(
+            labels,
+            gpu_power_limit=state.power_limit_w,
+            gpu_sm_clock=_hertz(state.sm_clock_mhz),
+            gpu_memory_clock=_hertz(state.mem_clock_mhz),
+            gpu_temperature=state.temperature_c,
+            gpu_utilization=state.gpu_utilization,
+            gpu_memory_used=state.memory_used_b,
+        )
+    add(labels, gpu={"name": gpu.identity.name, "driver_version": gpu.identity.driver_version})
+    for reason, holds in (gpu.throttles or {}).items():
+        add((*labels, str(reason.name).lower()), gpu_throttled=int(holds))
+    for sensor in gpu.unread:
+        add((*labels, sensor), gpu_unread=1)
 
 
 def _hertz(clock_mhz: int | None) -> float | None:
     return None if clock_mhz is None else 1e6 * clock_mhz
 
 
-GAUGES = (
-    Gauge("joulelab_gpu_power", "watts", "Board power now.", lambda gpu: gpu.power_w),
-    Gauge(
-        "joulelab_gpu_energy",
-        "joules",
-        "The driver's energy counter, since an origin of its own.",
-        lambda gpu: gpu.energy_j,
-        is_total=True,
-    ),
-    Gauge(
-        "joulelab_gpu_power_limit",
-        "watts",
-        "Power limit in force.",
-        _state(lambda state: state.power_limit_w),
-    ),
-    Gauge(
-        "joulelab_gpu_sm_clock",
-        "hertz",
-        "SM clock now.",
-        _state(lambda state: _hertz(state.sm_clock_mhz)),
-    ),
-    Gauge(
-        "joulelab_gpu_memory_clock",
-        "hertz",
-        "Memory clock now.",
-        _state(lambda state: _hertz(state.mem_clock_mhz)),
-    ),
-    Gauge(
-        "joulelab_gpu_temperature",
-        "celsius",
-        "Temperature of the GPU.",
-        _state(lambda state: state.temperature_c),
-    ),
-    Gauge(
-        "joulelab_gpu_utilization",
-        "ratio",
-        "Share of the driver's last sample period in which a kernel ran.",
-        _state(lambda state: state.gpu_utilization),
-    ),
-    Gauge(
-        "joulelab_gpu_memory_used",
-        "bytes",
-        "Device memory in use by whomever.",
-        _state(lambda state: state.memory_used_b),
-    ),
-    Gauge(
-        "joulelab_gpu_processes",
-        "",
-        "Processes that hold a compute context on the GPU.",
-        lambda gpu: None if gpu.processes is None else len(gpu.processes),
-    ),
-)
+def _add_loan(add: Add, labels: tuple[str, ...], uuid: str, view: LiveView) -> None:
+    if (lease := view.loans.by_uuid.get(uuid)) is not None:
+        add((*labels, f"pid {lease.pid} of uid {lease.uid}", lease.note), gpu_leased=1)
+    if uuid in view.loans.unrestored:
+        add(labels, gpu_unrestored=1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Families:
-    """Families of one scrape, without samples at first."""
-
-    def __iter__(self) -> Iterator[Metric]:
-        return (getattr(self, each.name) for each in fields(self))
-
-
-@dataclass(frozen=True, slots=True)
-class Families(_Families):
-    """The families that have more labels than a GPU's."""
-
-    info: InfoMetricFamily
-    throttled: GaugeMetricFamily
-    unread: GaugeMetricFamily
-    leased: GaugeMetricFamily
-    unrestored: GaugeMetricFamily
-    guard: GaugeMetricFamily
-
-    @classmethod
-    def empty(cls) -> "Families":
-        """Make them without samples."""
-
-        def family(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
-            return GaugeMetricFamily(f"joulelab_{name}", help_, labels=(*GPU_LABELS, *labels))
-
-        return cls(
-            info=InfoMetricFamily("joulelab_gpu", "Product and driver.", labels=GPU_LABELS),
-            throttled=family("gpu_throttled", "1 while the reason slows the GPU.", "reason"),
-            unread=family("gpu_unread", "1 for what could not be read.", "sensor"),
-            leased=family("gpu_leased", "1 while its clocks are on loan.", "holder", "note"),
-            unrestored=family("gpu_unrestored", "1 while a loan's settings are still in force."),
-            guard=GaugeMetricFamily(
-                "joulelab_guard_answers",
-                "Whether the clock guard, which knows of loans, answers.",
-                labels=("hostname",),
-            ),
-        )
-
-    def add(self, gpu: LiveReading, view: LiveView, labels: tuple[str, ...]) -> None:
-        """Add what a view shows of one GPU."""
-        identity = gpu.identity
-        self.info.add_metric(
-            labels, {"name": identity.name, "driver_version": identity.driver_version}
-        )
-        for reason, holds in (gpu.throttles or {}).items():
-            self.throttled.add_metric((*labels, str(reason.name).lower()), int(holds))
-        for sensor in gpu.unread:
-            self.unread.add_metric((*labels, sensor), 1)
-        if (lease := view.loans.by_uuid.get(identity.uuid)) is not None:
-            holder = f"pid {lease.pid} of uid {lease.uid}"
-            self.leased.add_metric((*labels, holder, lease.note), 1)
-        if identity.uuid in view.loans.unrestored:
-            self.unrestored.add_metric(labels, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class TrialFamilies(_Families):
-    """The families that are about trials."""
-
-    trial: InfoMetricFamily  # which trial a GPU measures
-    start: GaugeMetricFamily  # since when
-    ended: CounterMetricFamily  # how many its process has ended
-    energy: GaugeMetricFamily  # energy in the windows of the trial that ended last
-    unit_energy: GaugeMetricFamily  # its energy per unit of work
-    invalid: GaugeMetricFamily  # why it has none
-    saved: GaugeMetricFamily  # share of the energy that the best point so far saves on the board
-    added: GaugeMetricFamily  # share of the time that it adds
-    planned: GaugeMetricFamily  # trials of a study
-    done: GaugeMetricFamily  # those that need no further try
-    failed: GaugeMetricFamily  # those that were given up
-
-    @classmethod
-    def empty(cls) -> "TrialFamilies":
-        """Make them without samples."""
-        of_gpu = (*GPU_LABELS, "study")
-
-        def of_trial(name: str, help_: str, *labels: str, unit: str = "") -> GaugeMetricFamily:
-            labels = (*of_gpu, *labels)
-            return GaugeMetricFamily(f"joulelab_trial_{name}", help_, labels=labels, unit=unit)
-
-        def of_best(name: str, does: str) -> GaugeMetricFamily:
-            what = f"What the point of least energy so far {does} at the driver's clocks."
-            return of_trial(name, what, "point", unit="ratio")
-
-        def of_study(name: str, help_: str) -> GaugeMetricFamily:
-            return GaugeMetricFamily(f"joulelab_{name}", help_, labels=("hostname", "study"))
-
-        return cls(
-            trial=InfoMetricFamily("joulelab_trial", "What is measured now.", labels=GPU_LABELS),
-            start=of_trial("start_timestamp", "When that trial began.", unit="seconds"),
-            ended=CounterMetricFamily(
-                "joulelab_trials_ended", "Trials that its process has ended.", labels=of_gpu
-            ),
-            energy=of_trial("energy", "In the windows of the last trial.", unit="joules"),
-            unit_energy=of_trial(
-                "unit_energy", "Per unit of work of the last trial.", "unit", unit="joules"
-            ),
-            invalid=of_trial("invalid", "1 while the last trial is invalid.", "reason"),
-            saved=of_best("energy_saved", "saves of that"),
-            added=of_best("time_added", "adds to the time"),
-            planned=of_study("study_trials", "Trials of the study."),
-            done=of_study("study_trials_done", "Trials that need no further try."),
-            failed=of_study("study_trials_failed", "Trials given up without a measurement."),
-        )
-
-    def add(self, activity: Activity, gpu: tuple[str, ...]) -> None:
-        """Add what is done on one GPU, whose labels are ``gpu``."""
-        if (study := activity.study) is None:
-            return
-        labels = (*gpu, study)
-        if activity.trial is not None:
-            self.trial.add_metric(gpu, {"study": study, "trial": activity.trial})
-            self.start.add_metric(labels, activity.since_unix_s)
-        self.ended.add_metric(labels, activity.num_measured)
-        if (last := activity.last) is not None and last.reason is not None:
-            self.invalid.add_metric((*labels, last.reason.partition(":")[0]), 1)
-        elif last is not None and last.energy_j is not None and last.energy_per_unit_j is not None:
-            self.energy.add_metric(labels, last.energy_j)
-            self.unit_energy.add_metric((*labels, last.unit), last.energy_per_unit_j)
-        if (saving := activity.saving) is not None:
-            self.saved.add_metric((*labels, saving.point), 1 - saving.energy_ratio)
-            self.added.add_metric((*labels, saving.point), saving.time_ratio - 1)
-
-    def add_study(self, state: StudyState, hostname: str) -> None:
-        """Add how far a study is."""
-        labels = (hostname, state.study)
-        if state.num_trials is not None:
-            self.planned.add_metric(labels, state.num_trials)
-        self.done.add_metric(labels, state.num_done)
-        self.failed.add_metric(labels, len(state.failed))
+def _add_activity(add: Add, gpu: tuple[str, ...], activity: Activity) -> None:
+    if (study := activity.study) is None:
+        return
+    labels = (*gpu, study)
+    if activity.trial is not None:
+        add(gpu, trial={"study": study, "trial": activity.trial})
+        add(labels, trial_start_timestamp=activity.since_unix_s)
+    add(labels, trials_ended=activity.num_measured)
+    if (last := activity.last) is not None and last.reason is not None:
+        add((*labels, last.reason.partition(":")[0]), trial_invalid=1)
+    elif last is not None:
+        add(labels, trial_energy=last.energy_j)
+        add((*labels, last.unit), trial_unit_energy=last.energy_per_unit_j)
+    if (saving := activity.saving) is not None:
+        at = (*labels, saving.point)
+        add(at, trial_energy_saved=1 - saving.energy_ratio, trial_time_added=saving.time_ratio - 1)
 
 
 class LiveCollector(Collector):
@@ -247,37 +185,12 @@ class LiveCollector(Collector):
 
     def describe(self) -> Iterator[Metric]:
         """Return all families, without samples."""
-        yield from (gauge.family() for gauge in GAUGES)
-        yield from Families.empty()
-        yield from TrialFamilies.empty()
+        return (each.filled() for each in FAMILIES)
 
     @override
     def collect(self) -> Iterator[Metric]:
-        view = self._fresh_view()
-        for gauge in GAUGES:
-            family = gauge.family()
-            for gpu in view.gpus:
-                if (value := gauge.value(gpu)) is not None:
-                    family.add_metric(self._labels(gpu), value)  # type: ignore[attr-defined]
-            yield family
-        families = Families.empty()
-        for gpu in view.gpus:
-            families.add(gpu, view, self._labels(gpu))
-        families.guard.add_metric((self._hostname,), int(view.loans.unread is None))
-        yield from families
-        yield from self._trials(view)
-
-    def _trials(self, view: LiveView) -> TrialFamilies:
-        trials = TrialFamilies.empty()
-        for gpu in view.gpus:
-            if gpu.identity.uuid in view.activities:
-                trials.add(view.activities[gpu.identity.uuid], self._labels(gpu))
-        for state in view.studies.values():
-            trials.add_study(state, self._hostname)
-        return trials
-
-    def _labels(self, gpu: LiveReading) -> tuple[str, ...]:
-        return str(gpu.index), gpu.identity.uuid, self._hostname
+        found = samples_of(self._fresh_view(), self._hostname)
+        return (each.filled(found[each.name]) for each in FAMILIES)
 
     def _fresh_view(self) -> LiveView:
         with self._turn:

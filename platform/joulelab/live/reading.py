@@ -191,10 +191,8 @@ class LiveSession:
     """Opens GPUs for reading only, in the program's time, and looks at them when asked.
 
     They are given by their place in the driver's order. The guard at ``guard_socket``, by default
-    the one that studies take, is asked who holds what.
-
-    Raises:
-        DeviceError: If a GPU cannot be opened.
+    the one that studies take, is asked who holds what. Raises DeviceError if a GPU cannot be
+    opened.
     """
 
     def __init__(

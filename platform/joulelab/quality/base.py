@@ -40,21 +40,16 @@ class Data(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a metric says of some outputs.
-
-    Attributes:
-        n: How many things were scored.
-        counted: What those things are, in the singular: ``"token"``, ``"text"``, ``"image"``.
-        u: Standard uncertainty of the value from the finite data set; ``None`` where the data
-            are too few, or the metric of a kind, that gives none.
-        samples: What the metric makes the value of, one for each independent part of the data
-            set and in its order: numbers, or tuples of them. Empty if it has no such parts.
-    """
+    """What a metric says of some outputs."""
 
     value: float
-    n: int
-    counted: str
+    n: int  # how many things were scored
+    counted: str  # what those things are, in the singular: "token", "text", "image"
+    # Standard uncertainty of the value from the finite data set; None where the data are too
+    # few, or the metric of a kind, that gives none
     u: float | None = None
+    # What the metric makes the value of, one for each independent part of the data set and in its
+    # order: numbers, or tuples of them. Empty if it has no such parts.
     samples: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
@@ -76,22 +71,19 @@ class Metric(ABC):
     """Its name in the registry: that of its class, ``kl_divergence`` of ``KlDivergence``."""
     direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset()
-    asks: ClassVar[type[Any]]
-    """The protocol of what it asks: one of those below."""
-    version: ClassVar[int] = 1
-    """Raised when equal outputs get another score than before."""
+    asks: ClassVar[type[Any]]  # the protocol of what it asks: one of those below
+    version: ClassVar[int] = 1  # raised when equal outputs get another score than before
     interval: ClassVar[Interval] = "bootstrap"
     """How samples make an interval: bootstrap draws them anew; jackknife takes each for the score
     without one of the things scored, where drawing a thing twice would change the score."""
-    num_draws: ClassVar[int] = 999
-    """How often the bootstrap draws."""
+    num_draws: ClassVar[int] = 999  # how often the bootstrap draws
 
-    least: ClassVar[Mapping[str, int]] = {}
-    """Least values of knobs that count, where that is not 1."""
+    least: ClassVar[Mapping[str, int]] = {}  # least values of knobs that count, where that is not 1
+    package: ClassVar[tuple[str, str]] = ("", "")
+    """The package that scores, and the module that it is imported by, where it may be absent."""
     judge: ClassVar[str] = ""
     """What may judge, where the metric needs ``weights``: a folder or hub id such as this."""
-    instead: ClassVar[str] = ""
-    """Metrics of the same outputs that need less."""
+    instead: ClassVar[str] = ""  # metrics of the same outputs that need less
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -124,6 +116,8 @@ class Metric(ABC):
                 f"{self.name} needs the weights of a network that judges: give "
                 f"{self.name}.weights, {self.judge}. {self.instead} need none."
             )
+        if all(self.package):
+            require_package(self.name, *self.package)
 
     @abstractmethod
     def observe(self, subject: Any, data: Any) -> Any:
@@ -210,16 +204,11 @@ class GeneratesText(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Boxes:
-    """Objects in one image.
+    """Objects in one image."""
 
-    Attributes:
-        corners_px: Left, top, right and bottom of each, in pixels, shape (n, 4).
-        labels: Class of each, shape (n,).
-        scores: Confidence in each, shape (n,); ``None`` for objects that are really there.
-    """
-
-    corners_px: FloatArray
-    labels: IntArray
+    corners_px: FloatArray  # left, top, right and bottom of each, in pixels, shape (n, 4)
+    labels: IntArray  # class of each, shape (n,)
+    # Confidence in each, shape (n,); None for objects that are really there
     scores: FloatArray | None = None
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.base import FloatArray, GeneratesText, Metric, Need, Score, require_package
+from joulelab.quality.base import FloatArray, GeneratesText, Metric, Need, Score
 from joulelab.quality.text_data import TextData
 from joulelab.quality.uncertainty import mean_score
 
@@ -75,15 +75,10 @@ class Bleu(Continuations):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
-
+    package: ClassVar = ("sacrebleu", "sacrebleu")
     least: ClassVar = {"num_resamples": 2}
 
     num_resamples: int = 1000
-
-    @override
-    def check(self, data: TextData) -> None:
-        super(Bleu, self).check(data)  # slots make the class anew
-        require_package(self.name, "sacrebleu", "sacrebleu")
 
     @override
     def score(self, observed: Sequence[str], data: TextData, reference: object) -> Score:
@@ -137,14 +132,10 @@ class Rouge(Continuations):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
+    package: ClassVar = ("rouge-score", "rouge_score")
 
     kind: Kind = "rougeL"
     stemmer: bool = False
-
-    @override
-    def check(self, data: TextData) -> None:
-        super(Rouge, self).check(data)  # slots make the class anew
-        require_package(self.name, "rouge-score", "rouge_score")
 
     @override
     def score(self, observed: Sequence[str], data: TextData, reference: object) -> Score:

@@ -57,21 +57,16 @@ class ImageData:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LabelledData:
-    """A data set for networks that tell classes apart.
-
-    Attributes:
-        inputs: One for each thing: an image (3, height, width) from 0 to 1, or what else the
-            network takes.
-        labels: The class of each, shape (n,); ``None`` if they are not known.
-        groups: Number of what each input was made of, shape (n,): inputs of one group resemble
-            each other, and count as one where it is asked how far a score would move. ``None``
-            where every input is another thing.
-    """
+    """A data set for networks that tell classes apart."""
 
     name: str
+    # One for each thing: an image (3, height, width) from 0 to 1, or what else the network takes
     inputs: Sequence[Any] | FloatArray | IntArray
-    labels: IntArray | None = None
+    labels: IntArray | None = None  # the class of each, shape (n,); None if they are not known
     counted: str = "image"
+    # Number of what each input was made of, shape (n,): inputs of one group resemble each other,
+    # and count as one where it is asked how far a score would move. None where every input is
+    # another thing.
     groups: IntArray | None = None
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.base import FloatArray, MakesImages, Metric, Need, Score, require_package
+from joulelab.quality.base import FloatArray, MakesImages, Metric, Need, Score
 from joulelab.quality.image_data import ImageData
 from joulelab.quality.uncertainty import mean_score
 
@@ -109,6 +109,7 @@ class Fid(Images):
 
     direction: ClassVar[Direction] = "lower"
     needs: ClassVar[frozenset[Need]] = frozenset({"references", "weights"})
+    package: ClassVar = ("torch-fidelity", "torch_fidelity")
     judge: ClassVar = (
         "a file such as https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/"
         "weights-inception-2015-12-05-6726825d.pth"
@@ -121,7 +122,6 @@ class Fid(Images):
         from joulelab.workloads.formats import require_file
 
         Metric.check(self, data)
-        require_package(self.name, "torch-fidelity", "torch_fidelity")
         require_file(str(self.weights))
         require_real_images(self.name, data)
 

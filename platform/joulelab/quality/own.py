@@ -22,8 +22,7 @@ from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload, no_quality
 from joulelab.workloads.program import Program
 
-OwnScores = tuple[float, ...] | float
-"""Scores of examples, or one of them all."""
+OwnScores = tuple[float, ...] | float  # scores of examples, or one of them all
 
 
 class ScoresItself(Protocol):

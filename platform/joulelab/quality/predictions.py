@@ -51,7 +51,7 @@ class NextTokens(Metric):
         left = self.max_tokens
         for reader, text in data.readings(subject):
             window_tokens = min(self.window_tokens, reader.max_tokens)
-            windows = split_windows([reader.token_ids(text)], window_tokens, left)
+            windows = split_windows(reader.token_ids(text), window_tokens, left)
             left -= sum(map(len, windows))
             found += [log_softmax(reader.logits(window)) for window in windows]
         return found
@@ -82,19 +82,10 @@ def require_texts(metric: str, data: TextData) -> None:
         )
 
 
-def split_windows(
-    texts: Sequence[Sequence[int]], window_tokens: int, max_tokens: int
-) -> list[Sequence[int]]:
-    """Cut ``texts`` into windows, and stop after ``max_tokens`` tokens in all."""
-    windows: list[Sequence[int]] = []
-    left = max_tokens
-    for text in texts:
-        for start in range(0, len(text), window_tokens):
-            window = text[start : start + min(window_tokens, left)]
-            left -= len(window)
-            if window:
-                windows.append(window)
-    return windows
+def split_windows(text: Sequence[int], window_tokens: int, max_tokens: int) -> list[Sequence[int]]:
+    """Cut the first ``max_tokens`` tokens of a text into windows."""
+    read = text[:max_tokens]
+    return [read[start : start + window_tokens] for start in range(0, len(read), window_tokens)]
 
 
 def log_softmax(logits: FloatArray) -> FloatArray:

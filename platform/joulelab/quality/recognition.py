@@ -18,7 +18,6 @@ from joulelab.quality.base import (
     Metric,
     Need,
     Score,
-    require_package,
 )
 from joulelab.quality.image_data import DetectionData, LabelledData
 from joulelab.quality.images import require_finite
@@ -136,6 +135,7 @@ class MeanAveragePrecision(Metric):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
     asks: ClassVar = Detects
+    package: ClassVar = ("faster-coco-eval", "faster_coco_eval")
     num_draws: ClassVar = 199  # each draw is a whole evaluation
 
     overlap: Overlap = "0.5:0.95"
@@ -144,8 +144,9 @@ class MeanAveragePrecision(Metric):
 
     @override
     def check(self, data: DetectionData) -> None:
-        require_package(self.name, "faster-coco-eval", "faster_coco_eval")
-        if not any(len(each.labels) for each in getattr(data, "objects", ())):
+        Metric.check(self, data)
+        known = any(len(each.labels) for each in getattr(data, "objects", ()))
+        if "references" in self.needs and not known:
             raise ConfigError(
                 f"mean_average_precision needs images with known objects; {data.name} has none. "
                 "box_agreement needs none."
@@ -198,10 +199,6 @@ class BoxAgreement(MeanAveragePrecision):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
-
-    @override
-    def check(self, data: DetectionData) -> None:
-        require_package(self.name, "faster-coco-eval", "faster_coco_eval")
 
     @override
     def score(

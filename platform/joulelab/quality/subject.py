@@ -94,8 +94,7 @@ class NetworkSubject(Subject[AnyNetwork]):
         kept = {name: value for name, value in knobs.items() if name not in self.without_effect}
         return {**kept, **{f"{name} read": weights_digest(kept[name]) for name in self.folders}}
 
-    network: Any = None
-    """The network while it is loaded."""
+    network: Any = None  # the network while it is loaded
 
     def outputs(self, network: Any) -> Any:
         """Return what answers for a network that is loaded; by default this subject itself."""

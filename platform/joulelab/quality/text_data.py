@@ -14,8 +14,7 @@ from joulelab.errors import ConfigError
 from joulelab.quality.base import FloatArray, hub_rows
 from joulelab.quality.image_data import content_digest
 
-RATE_HZ = 16_000
-"""Samples a second of every recording, as Whisper takes them."""
+RATE_HZ = 16_000  # samples a second of every recording, as Whisper takes them
 _NUM, _DURATION_S, _WORDS = 12, 5.0, 12
 _SPEECH_SEED = 3000
 

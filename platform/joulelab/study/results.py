@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from joulelab.analysis.products import side_by_side
-from joulelab.analysis.products_report import products_sentences
+from joulelab.analysis.products import products_sentences, side_by_side
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import score_words, sentence
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
@@ -175,7 +174,7 @@ class SweepStudy(StudyResult):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row for each operating point and phase, in SI units, as ``sweep.csv`` has."""
-        from joulelab.analysis.sweep_table import sweep_frame
+        from joulelab.analysis.sweep_report import sweep_frame
 
         return sweep_frame(self.result).to_pandas()
 
@@ -251,7 +250,7 @@ class SearchStudy(StudyResult):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row for each configuration tried, in SI units, as ``search.csv`` has."""
-        from joulelab.analysis.search_table import search_frame
+        from joulelab.analysis.search_report import search_frame
 
         return search_frame(self.result).to_pandas()
 

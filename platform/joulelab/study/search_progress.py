@@ -10,7 +10,7 @@ from rich.table import Column
 from typing_extensions import override
 
 from joulelab.analysis.quantities import quantity
-from joulelab.analysis.search_table import chart_point
+from joulelab.analysis.search_result import chart_point
 from joulelab.analysis.search_wording import configuration_name
 from joulelab.searching.base import Outcome
 from joulelab.searching.course import Course

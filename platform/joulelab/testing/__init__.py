@@ -6,9 +6,7 @@ class TestMine(joulelab.testing.WorkloadContract):
 workload, knobs = MyWorkload, {"size": 8}
 """
 
-from joulelab.testing.devices import DeviceContract
-from joulelab.testing.power_models import PowerModelContract
-from joulelab.testing.strategies import StrategyContract
-from joulelab.testing.workloads import WorkloadContract
+from joulelab.testing.choosing import PowerModelContract, StrategyContract
+from joulelab.testing.measured import DeviceContract, WorkloadContract
 
 __all__ = ["DeviceContract", "PowerModelContract", "StrategyContract", "WorkloadContract"]

@@ -6,7 +6,7 @@ from synthetic_results import measurement, sweep
 
 from joulelab import PowerTrace
 from joulelab.analysis.conclude import conclude_sweep
-from joulelab.analysis.course_plot import TrialCourse, course_figure, courses_figure
+from joulelab.analysis.course_plot import course_figure, courses_figure
 from joulelab.analysis.study_report import REPORT
 from joulelab.analysis.style import svg_of
 from joulelab.core.device import Activity, DeviceState, Look
@@ -48,7 +48,7 @@ def test_every_quantity_of_a_trial_is_drawn_in_its_unit(tmp_path):
     store = stored(tmp_path, measurement(1500, measurement_id="m"))
     series = read_series(store.trace_path("m"))
 
-    power, clock, temperature, busy = course_figure([TrialCourse(name="a", series=series)]).axes
+    power, clock, temperature, busy = course_figure([("a", series)]).axes
 
     assert lines(power)["board"] == pytest.approx(np.full(300, 400.0))
     assert lines(power)["memory"] == pytest.approx(np.full(4, 50.0))

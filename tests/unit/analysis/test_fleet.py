@@ -67,6 +67,25 @@ def test_boards_that_are_alike_have_no_spread_and_no_outlier():
     assert max(each.spread.value for each in found) < 0.003
 
 
+def test_boards_that_nothing_ties_to_the_others_are_in_no_aspect():
+    """The table of a fleet failed at the best clock of boards that had a program of their own."""
+    measured = sweep(CLOCKS_MHZ, repeats=3, num_boards=NUM_BOARDS)
+    apart = [
+        replace(
+            m,
+            device=replace(m.device, uuid=f"apart-{m.device.uuid}"),
+            configuration=replace(m.configuration, workload="bert"),
+        )
+        for m in sweep(CLOCKS_MHZ, repeats=2, num_boards=2)
+    ]
+
+    [found] = fleets_of([*measured, *apart])
+
+    known = {each.uuid for each in found.boards}
+    assert len(known) == NUM_BOARDS
+    assert all(board.uuid in known for each in found.aspects for board in each.boards)
+
+
 def test_a_board_that_is_unlike_the_others_is_named_and_no_other():
     measured = sweep(CLOCKS_MHZ, repeats=3, num_boards=NUM_BOARDS, seed=4, board_spread=0.01)
     planted = [changed(m, 1.15) if m.device.uuid.endswith("-5") else m for m in measured]

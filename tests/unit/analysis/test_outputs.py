@@ -16,12 +16,12 @@ from joulelab.analysis.measurement_lines import measurements_frame
 from joulelab.analysis.plots import can_plot, phase_figure
 from joulelab.analysis.style import save_png_and_svg, svg_of
 from joulelab.analysis.sweep import analyse_sweep
-from joulelab.analysis.sweep_report import sweep_report
-from joulelab.analysis.sweep_table import (
+from joulelab.analysis.sweep_report import (
     COLUMNS,
     reported_table,
     sweep_frame,
     sweep_listing,
+    sweep_report,
 )
 from joulelab.analysis.wording import sentence
 from joulelab.cli.main import main

@@ -9,9 +9,9 @@ from rich.console import Console
 from synthetic_results import DEFAULT_MHZ, board, energy_j, header, measurement, power_w, time_s
 
 from joulelab.analysis.conclude import conclude_sweep, report_of
-from joulelab.analysis.products import side_by_side
-from joulelab.analysis.products_report import products_notes, products_sentence
+from joulelab.analysis.products import products_notes, products_sentence, side_by_side
 from joulelab.analysis.sweep import analyse_sweep
+from joulelab.analysis.table import fitting
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.core.statistics import student_quantile
@@ -194,7 +194,9 @@ def test_a_narrow_terminal_loses_columns_and_no_digit(store):
     report = report_of(store, conclude_sweep(store))
     [closing] = report.closings
 
-    wide, narrow = (closing.fitting(Console(width=width)) for width in (120, 60))
+    wide, narrow = (
+        fitting(Console(width=width), closing.lay, closing.minor) for width in (120, 60)
+    )
 
     heads = [str(column.header).partition("\n")[0] for column in wide.columns]
     assert heads == ["", "product", "clock", "energy", "time", "EDP", "limit"]

@@ -7,7 +7,7 @@ import pytest
 from synthetic_results import energy_j, measurement, time_s
 
 from joulelab.analysis.sweep import analyse_sweep
-from joulelab.analysis.sweep_table import sweep_listing
+from joulelab.analysis.sweep_report import sweep_listing
 from joulelab.analysis.wording import sentence
 
 CLOCKS_MHZ = tuple(range(600, 1951, 75))

@@ -17,10 +17,9 @@ from synthetic_results import board, header, measurement, provenance
 
 from joulelab.analysis.conclude import report_of
 from joulelab.analysis.search_plot import course_figure, front_figure
-from joulelab.analysis.search_report import TABLE
-from joulelab.analysis.search_result import LOG, SearchMethod, read_log
+from joulelab.analysis.search_report import TABLE, chosen_rows, search_listing
+from joulelab.analysis.search_result import LOG, SearchMethod, chart_point, read_log
 from joulelab.analysis.search_result import result_of as restored
-from joulelab.analysis.search_table import chart_point, chosen_rows, search_listing
 from joulelab.analysis.study_report import REPORT
 from joulelab.cli.main import main
 from joulelab.core.energy import EnergyWindow

@@ -13,8 +13,7 @@ from joulelab.analysis.baseline import COLUMNS, baseline_rows
 from joulelab.analysis.plots import phase_figure
 from joulelab.analysis.style import save_png_and_svg
 from joulelab.analysis.sweep import analyse_sweep
-from joulelab.analysis.sweep_report import sweep_report
-from joulelab.analysis.sweep_table import sweep_frame
+from joulelab.analysis.sweep_report import sweep_frame, sweep_report
 from joulelab.analysis.table import frame
 from joulelab.cli.main import main
 from joulelab.core.record import Record

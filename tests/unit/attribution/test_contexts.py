@@ -5,10 +5,8 @@ import json
 import pytest
 from planted_attributions import KNOBS, attribute
 
-from joulelab.analysis.attributed.page import page
-from joulelab.analysis.attributed.records import content, frame
-from joulelab.analysis.attributed.stacks import context_figure
-from joulelab.analysis.attributed.table import WHOLE, context_table, text
+from joulelab.analysis.attributed.page import context_figure, page
+from joulelab.analysis.attributed.table import WHOLE, content, context_table, frame, text
 from joulelab.analysis.table import plain_cells
 from joulelab.cli.main import main
 

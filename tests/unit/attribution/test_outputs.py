@@ -5,10 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from joulelab.analysis.attributed.page import icicle_figure, page, write_all
-from joulelab.analysis.attributed.records import content, frame
-from joulelab.analysis.attributed.stacks import depth_figure
-from joulelab.analysis.attributed.table import closure_words, component_table, text
+from joulelab.analysis.attributed.page import depth_figure, icicle_figure, page, write_all
+from joulelab.analysis.attributed.table import closure_words, content, frame, share_table, text
 from joulelab.analysis.table import plain_cells
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED
 
@@ -26,7 +24,7 @@ def test_every_sentence_and_every_part_is_told(replayed):
 
 def test_a_table_has_one_unit_and_the_last_row_is_never_hidden(replayed):
     phase = replayed[0].phase("decode")
-    heads, rows = plain_cells(component_table(phase))
+    heads, rows = plain_cells(share_table(phase, phase.by_component, "component", phase.boards))
 
     assert heads[1] == "mJ/token"
     assert [row[0] for row in rows[-2:]] == [GAPS, UNEXPLAINED]

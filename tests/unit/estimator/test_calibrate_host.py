@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulelab.cli.estimator.calibrate import Calibrate
+from joulelab.cli.calibrate import Calibrate
 from joulelab.errors import ConfigError
 from joulelab.hardware.processors import HOSTS, TYPICAL, find_host
 

@@ -6,16 +6,14 @@ import re
 import pytest
 from doc_pages import ROOT
 
-from joulelab.live.metrics import GAUGES, GPU_LABELS, Families, TrialFamilies
+from joulelab.live.metrics import FAMILIES, GPU_LABELS
 
 BOARD = json.loads((ROOT / "cluster/grafana_gpus.json").read_text())
-FAMILIES = [
-    *(gauge.family() for gauge in GAUGES),
-    *Families.empty(),
-    *TrialFamilies.empty(),
-]
 ENDINGS = {"counter": "_total", "info": "_info"}
-EXPORTED = {family.name + ENDINGS.get(family.type, ""): family for family in FAMILIES}
+EXPORTED = {
+    family.name + ENDINGS.get(family.type, ""): family
+    for family in (each.filled() for each in FAMILIES)
+}
 LABELS = {*GPU_LABELS, "reason", "study"}
 GRAFANA_UNITS = {
     "watts": "watt",

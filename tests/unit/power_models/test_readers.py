@@ -8,7 +8,7 @@ from synthetic_results import measurement, sweep
 from synthetic_runs import rows_by_law
 
 from joulelab.analysis.sweep import analyse_sweep
-from joulelab.analysis.sweep_table import sweep_frame
+from joulelab.analysis.sweep_report import sweep_frame
 from joulelab.cli.power_models import OfTable
 from joulelab.core.record import Record
 from joulelab.errors import ConfigError

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from joulelab.bench import Bench
-from joulelab.cli.estimator.calibrate import Calibrate
+from joulelab.cli.calibrate import Calibrate
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.plan import plan_sweep, sweep_points

@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from joulelab.analysis.attributed import records, table
-from joulelab.analysis.attributed.stacks import colours, context_figure, depth_figure
+from joulelab.analysis.attributed import table
 from joulelab.analysis.page import render
-from joulelab.analysis.quantities import brief
-from joulelab.analysis.style import GRID, INK, in_style, themed_svg
-from joulelab.attribution.attribution import Attribution, Phase
-from joulelab.attribution.components import component_of
+from joulelab.analysis.quantities import brief, si_scale
+from joulelab.analysis.style import CAPPED, GRID, INK, MUTED, in_style, note, themed_svg, tidy
+from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Attribution, Phase
+from joulelab.attribution.components import COMPONENTS, component_of, layer_of
+from joulelab.tracing.program import LINKS_AWAKE
 from joulelab.tracking.durable import write_whole
 
 
@@ -38,32 +38,28 @@ def page(found: Attribution) -> str:
                 "closure": table.closure_words(phase),
                 "is_reconciled": phase.is_reconciled,
                 "icicle": themed_svg(icicle_figure(phase), f"i{number}-"),
-                "components": table.component_table(phase),
+                "components": table.share_table(
+                    phase, phase.by_component, "component", phase.boards
+                ),
                 "depth": themed_svg(depth_figure(phase), f"d{number}-"),
-                "layers": table.layer_table(phase),
-                "kernels": table.kernel_table(phase),
+                "layers": table.share_table(phase, table.in_order(phase), "layer"),
+                "kernels": table.share_table(phase, phase.by_kernel[: table.MAX_KERNELS], "kernel"),
                 "num_kernels": len(phase.by_kernel),
             }
             for number, phase in enumerate(found.phases)
         ],
-        contexts=_contexts(found),
+        contexts=found.contexts
+        and {
+            "figure": themed_svg(context_figure(found.contexts), "c-"),
+            "table": table.context_table(found.contexts),
+        },
         origin=f"{found.program} {knobs}; {found.device.name} ({found.device.uuid}), host "
         f"{made.hostname}; joulelab {made.joulelab_version}, commit {made.git_sha or 'unknown'}, "
         f"{made.started_at}",
     )
 
 
-def _contexts(found: Attribution) -> Mapping[str, object] | None:
-    if not found.contexts:
-        return None
-    return {
-        "figure": themed_svg(context_figure(found.contexts), "c-"),
-        "table": table.context_table(found.contexts),
-    }
-
-
-EXPERIMENT = "joulelab attribution"
-"""Name of the MLflow experiment."""
+EXPERIMENT = "joulelab attribution"  # name of the MLflow experiment
 
 
 def write_all(found: Attribution, folder: Path) -> tuple[Path, Path, Path]:
@@ -71,16 +67,15 @@ def write_all(found: Attribution, folder: Path) -> tuple[Path, Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = tuple(folder / f"attribution.{kind}" for kind in ("html", "csv", "json"))
     write_whole(paths[0], page(found).encode())
-    records.frame(found).write(paths[1])
-    write_whole(paths[2], (json.dumps(records.content(found), indent=1) + "\n").encode())
+    table.frame(found).write(paths[1])
+    write_whole(paths[2], (json.dumps(table.content(found), indent=1) + "\n").encode())
     return paths[0], paths[1], paths[2]
 
 
 def deliver(found: Attribution, uri: str, file: Path) -> None:
     """Log an attribution as a run with shares of components as metrics and a file.
 
-    Raises:
-        TrackingError: If the store does not answer, or refuses something.
+    Raises TrackingError if the store does not answer, or refuses something.
     """
     from joulelab.tracking.mlflow_store import usable_uri
     from joulelab.tracking.mlflow_tracker import FinishedRun, log_run
@@ -123,10 +118,8 @@ def _metrics(found: Attribution) -> dict[str, float]:
     return metrics
 
 
-_SMALLEST = 0.004
-"""Parts below this share of the whole are drawn without a name of their own."""
-_LETTERS = 150.0
-"""Letters that a row as wide as the figure has room for."""
+_SMALLEST = 0.004  # parts below this share of the whole are drawn without a name of their own
+_LETTERS = 150.0  # letters that a row as wide as the figure has room for
 
 
 class _Box(NamedTuple):
@@ -205,3 +198,78 @@ def _name(axes: Axes, row: int, box: _Box, phase: Phase) -> None:
     axes.text(
         box.left + box.width / 2, row + 0.47, text, ha="center", va="center", fontsize=8, color=INK
     )
+
+
+# Okabe and Ito, and Tol's muted ones for more than they have.
+_COLOURS = (
+    *("#56b4e9", "#0072b2", "#009e73", "#f0e442", "#d55e00", "#cc79a7", "#e69f00", "#332288"),
+    *("#44aa99", "#999933", "#882255", "#aa4499", "#ddcc77", "#88ccee", "#cc6677", "#117733"),
+    "#6699cc",
+)
+
+
+def colours(components: Sequence[str]) -> Mapping[str, str]:
+    """Return a colour for each component, the same in all plots."""
+    named = {name: _COLOURS[place] for place, name in enumerate(COMPONENTS)}
+    others = [name for name in components if name not in named]
+    named |= {name: _COLOURS[place % len(_COLOURS)] for place, name in enumerate(others)}
+    return {**named, GAPS: CAPPED, UNEXPLAINED: GRID}
+
+
+@in_style
+def depth_figure(phase: Phase) -> Figure:
+    """Draw the energy of every layer, one after the other, by component."""
+    order = list(dict.fromkeys(layer_of(call.operator) for call in phase.profile.calls))
+    shares = phase.shares(lambda call: f"{layer_of(call.operator)}\n{component_of(call.operator)}")
+    bars: dict[str, dict[str, float]] = {layer: {} for layer in order}
+    for share in shares:
+        layer, component = share.name.split("\n")
+        if component != LINKS_AWAKE:  # as much as some layers, and of none
+            bars[layer][component] = share.energy_j / phase.profile.work
+    title = f"Energy over the depth of {phase.phase}"
+    figure, axes = _stacked(list(bars.values()), title, phase.unit, "layer")
+    places = list(range(0, len(order), max(1, len(order) // 24)))
+    names = [order[place].rpartition(".")[2] if order[place] else "-" for place in places]
+    axes.set_xticks(places, names)
+    if "" in order:
+        at = (0.0, 1.0), (90, 5)
+        note(axes, f"- {table.OUTSIDE}", *at, xycoords="axes fraction", color=MUTED)
+    return figure
+
+
+@in_style
+def context_figure(contexts: Mapping[int, Phase]) -> Figure:
+    """Draw the energy of a generated token after contexts of several lengths, by component."""
+    bars = {
+        tokens: {
+            share.name: max(share.energy_j, 0.0) / phase.profile.work
+            for share in phase.by_component
+        }
+        for tokens, phase in contexts.items()
+    }
+    phase = next(iter(contexts.values()))
+    title = f"Energy of {phase.phase} over the length of the context"
+    figure, axes = _stacked(list(bars.values()), title, phase.unit, "tokens of context")
+    axes.set_xticks(range(len(bars)), [f"{tokens}" for tokens in bars])
+    return figure
+
+
+def _stacked(
+    bars: Sequence[Mapping[str, float]], title: str, unit: str, along: str
+) -> tuple[Figure, Axes]:
+    """Draw bars of parts, in joules per ``unit``, one above the other."""
+    components = list(dict.fromkeys(name for bar in bars for name in bar))
+    inks = colours(components)
+    scale, prefix = si_scale([joules for bar in bars for joules in bar.values()])
+    figure = Figure(figsize=(11.0, 3.4))
+    figure.subplots_adjust(left=0.06, right=0.8, top=0.82, bottom=0.2)
+    axes = figure.add_subplot()
+    base = [0.0] * len(bars)
+    for component in components:
+        heights = [scale * bar.get(component, 0.0) for bar in bars]
+        axes.bar(range(len(bars)), heights, bottom=base, color=inks[component], label=component)
+        base = [low + height for low, height in zip(base, heights, strict=True)]
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    tidy(axes, title, f"{prefix}J/{unit}", along)
+    axes.grid(visible=False, axis="x")
+    return figure, axes

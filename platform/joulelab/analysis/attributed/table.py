@@ -1,13 +1,14 @@
-"""Attributions in words, as tables and as numbers."""
+"""Attributions in words, as tables, as numbers in SI units, and as JSON has them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from io import StringIO
 
 from rich.console import Console, RenderableType
-from rich.table import Column, Table
+from rich.table import Table
 
 from joulelab.analysis.quantities import brief, counted, decimals_for, si_scale
-from joulelab.analysis.table import numbers, plus_minus, quiet_table, words
+from joulelab.analysis.table import Frame, numbers, plus_minus, quiet_table, words
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Attribution, Phase, Share
 from joulelab.attribution.components import layer_of
 from joulelab.sampling.spells import MeteringCost
@@ -83,13 +84,13 @@ def lines(
     """Yield sentences and tables that tell an attribution."""
     for phase in found.phases:
         yield answer(found, phase)
-        yield component_table(phase)
+        yield share_table(phase, phase.by_component, "component", phase.boards)
         if len({call.operator.stage for call in phase.profile.calls}) > 1:
             yield share_table(phase, phase.by_stage, "stage")
         if layers:
-            yield layer_table(phase)
+            yield share_table(phase, in_order(phase), "layer")
         if kernels:
-            yield kernel_table(phase)
+            yield share_table(phase, phase.by_kernel[:MAX_KERNELS], "kernel")
         yield closure_words(phase) + "\n"
     if found.contexts:
         yield "Over the length of the context, in tokens:"
@@ -109,36 +110,24 @@ def text(found: Attribution) -> str:
     return console.export_text()
 
 
-def share_table(phase: Phase, shares: Sequence[Share], head: str) -> Table:
-    """Return a table of parts of a phase, per unit of its work, all in one unit."""
-    columns, decimals, scale = _columns(phase)
-    table = quiet_table(*words(head), *columns)
-    for share in shares:
-        table.add_row(*_cells(phase, share, scale, decimals), style=_style(share))
-    return table
-
-
-def _columns(phase: Phase, boards: Sequence[str] = ()) -> tuple[list[Column], int, float]:
-    """Return the columns of numbers, the decimals of energies, and the scale of their unit."""
+def share_table(
+    phase: Phase, shares: Sequence[Share], head: str, boards: Sequence[Phase] = ()
+) -> Table:
+    """Return a table of parts of a phase, per unit of its work; those of ``boards`` are beside."""
     whole_j = phase.energy_j / phase.profile.work
     scale, prefix = si_scale([whole_j])
-    energy = f"{prefix}J/{phase.unit}"
-    columns = numbers(energy, *boards, "share", "time", "power", "calls", "estimate")
-    return columns, decimals_for(scale * whole_j, digits=4), scale
-
-
-def component_table(phase: Phase) -> Table:
-    """Return the components of a phase; of several boards each beside the whole."""
-    if not phase.boards:
-        return share_table(phase, phase.by_component, "component")
-    of_boards = [{share.name: share for share in board.by_component} for board in phase.boards]
-    columns, decimals, scale = _columns(phase, [f"GPU {rank}" for rank in range(len(of_boards))])
-    table = quiet_table(*words("component"), *columns)
-    for share in phase.by_component:
+    decimals = decimals_for(scale * whole_j, digits=4)
+    of_boards = [{share.name: share for share in board.by_component} for board in boards]
+    heads = [f"{prefix}J/{phase.unit}", *(f"GPU {rank}" for rank in range(len(boards)))]
+    table = quiet_table(
+        *words(head), *numbers(*heads, "share", "time", "power", "calls", "estimate")
+    )
+    for share in shares:
         name, energy, *others = _cells(phase, share, scale, decimals)
         own = [board.get(share.name) for board in of_boards]
         apart = [_energy(phase, each, scale, decimals) if each else "" for each in own]
-        table.add_row(name, energy, *apart, *others, style=_style(share))
+        style = "dim" if share.name in (GAPS, UNEXPLAINED) else ""
+        table.add_row(name, energy, *apart, *others, style=style)
     return table
 
 
@@ -171,16 +160,6 @@ def share_of_all(phase: Phase) -> Share:
     )
 
 
-def layer_table(phase: Phase) -> Table:
-    """Return the layers of a phase in the order of the network."""
-    return share_table(phase, in_order(phase), "layer")
-
-
-def kernel_table(phase: Phase) -> Table:
-    """Return the kernels of a phase that take most."""
-    return share_table(phase, phase.by_kernel[:MAX_KERNELS], "kernel")
-
-
 def in_order(phase: Phase) -> list[Share]:
     """Return the layers of a phase in the order in which they first run; then the rest."""
     order = dict.fromkeys(layer_of(call.operator) for call in phase.profile.calls)
@@ -211,5 +190,111 @@ def _energy(phase: Phase, share: Share, scale: float, decimals: int) -> str:
     return plus_minus(each * share.energy_j, each * share.energy_u_j, decimals)
 
 
-def _style(share: Share) -> str:
-    return "dim" if share.name in (GAPS, UNEXPLAINED) else ""
+ALL_GPUS = "all"  # in the place of a UUID where a number is of all boards
+
+
+def frame(found: Attribution) -> Frame:
+    """Return all parts as numbers in SI units, per unit of work."""
+    phases = [("", phase) for phase in found.phases]
+    phases += [(str(tokens), phase) for tokens, phase in found.contexts.items()]
+    return Frame.of(
+        [
+            {"context_tokens": tokens, "gpu": gpu, **row}
+            for tokens, phase in phases
+            for gpu, one in _apart(found, phase)
+            for row in _rows(one)
+        ]
+    )
+
+
+def _apart(found: Attribution, phase: Phase) -> Iterable[tuple[str, Phase]]:
+    """Yield a phase with the UUID of its board; of several, all of them, then each."""
+    if not phase.boards:
+        yield found.device.uuid, phase
+        return
+    yield ALL_GPUS, phase
+    yield from ((gpu.uuid, one) for gpu, one in zip(found.boards, phase.boards, strict=True))
+
+
+def _rows(phase: Phase) -> Iterable[Mapping[str, object]]:
+    levels = {
+        "component": phase.by_component,
+        "stage": phase.by_stage,
+        "layer": in_order(phase),
+        "operator": phase.by_operator,
+        "kernel": phase.by_kernel,
+    }
+    work = phase.profile.work
+    for level, shares in levels.items():
+        for share in shares:
+            estimated_j = share.estimated_j
+            yield {
+                "phase": phase.phase,
+                "level": level,
+                "name": share.name,
+                "unit": phase.unit,
+                "energy_per_unit_j": share.energy_j / work,
+                "energy_per_unit_u_j": share.energy_u_j / work,
+                "energy_share": share.energy_j / phase.energy_j,
+                "time_per_unit_s": None if share.time_s is None else share.time_s / work,
+                "power_w": share.power_w,
+                "num_calls": share.calls,
+                "estimated_per_unit_j": None if estimated_j is None else estimated_j / work,
+                "is_supposed": int(share.is_supposed),
+            }
+
+
+def content(found: Attribution) -> Mapping[str, object]:
+    """Return an attribution as JSON has it."""
+    table = frame(found)
+    return {
+        "program": found.program,
+        "knobs": dict(found.knobs),
+        "device": found.device.name,
+        "uuid": found.device.uuid,
+        "method": found.method,
+        "static_w": found.static_w,
+        "static_u_w": found.static_u_w,
+        "seconds": found.seconds,
+        "notes": notes(found),
+        "phases": [
+            {
+                "phase": phase.phase,
+                "answer": answer(found, phase),
+                **_whole(phase),
+                "boards": [
+                    {"uuid": gpu.uuid, **_whole(one)}
+                    for gpu, one in zip(found.boards, phase.boards, strict=False)
+                ],
+            }
+            for phase in found.phases
+        ],
+        "contexts": [
+            {"context_tokens": tokens, "phase": phase.phase, **_whole(phase)}
+            for tokens, phase in found.contexts.items()
+        ],
+        "metering": {phase: _cost(cost) for phase, cost in found.metering.items()},
+        "driver_version": found.device.driver_version,
+        "provenance": asdict(found.provenance),
+        "parts": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
+    }
+
+
+def _whole(phase: Phase) -> Mapping[str, object]:
+    work = phase.profile.work
+    return {
+        "energy_per_unit_j": phase.energy_j / work,
+        "energy_per_unit_u_j": phase.energy_u_j / work,
+        "time_per_unit_s": phase.time_s / work,
+        "closure": phase.closure,
+        "deviation": phase.deviation,
+        "is_reconciled": phase.is_reconciled,
+    }
+
+
+def _cost(cost: MeteringCost) -> Mapping[str, object]:
+    found = cost.slowdown
+    if not cost.is_known:
+        return {"is_known": False}
+    interval = {"slowdown_low": found.low, "slowdown_high": found.high}
+    return {"is_known": True, "slowdown": found.value, **interval}

@@ -23,8 +23,7 @@ from joulelab.hardware.processor import Processor
 from joulelab.provenance import joulelab_version
 from joulelab.tracking.durable import write_whole
 
-SCHEMA_VERSION = 1
-"""Raised when a name or a meaning changes; new names do not raise it."""
+SCHEMA_VERSION = 1  # raised when a name or a meaning changes; new names do not raise it
 
 
 def _columns(entry: str, names: str, found: Columns) -> Columns:
@@ -203,11 +202,8 @@ SUFFIXES = (".json", ".csv", ".md", ".html")
 def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -> Path:
     """Write ``cells`` to a file with one of :data:`SUFFIXES`, whole or not at all.
 
-    The CSV has a row for each phase, or for each group.
-
-    Raises:
-        ConfigError: If there can be no such file.
-        TrackingError: If it cannot be written.
+    The CSV has a row for each phase, or for each group. Raises ConfigError if there can be no such
+    file; TrackingError if it cannot be written.
     """
     check_target(path, *SUFFIXES)
     if path.suffix == ".json":
@@ -244,8 +240,7 @@ class Answer:
 def write_answer(answer: Answer, path: Path) -> None:
     """Write ``answer`` to a file with one of :data:`SUFFIXES`, whole or not at all.
 
-    Raises:
-        TrackingError: If it cannot be written.
+    Raises TrackingError if it cannot be written.
     """
     match path.suffix:
         case ".json":

@@ -32,6 +32,7 @@ def page(cells: Sequence[Cell]) -> str:
     """Return the page of ``cells``; the first :data:`MAX_SECTIONS` of them in full."""
     answered = [(cell, cell.estimate) for cell in cells if cell.estimate is not None]
     together = comparable(cells)
+    has_front = len({cell.model for cell in cells if cell.on_front is not None}) == 1
     title = ", ".join(dict.fromkeys(cell.model for cell in cells))
     return render(
         "estimates/page.html.j2",
@@ -42,7 +43,7 @@ def page(cells: Sequence[Cell]) -> str:
             style.themed_svg(figure, f"c{i}-")
             for i, figure in enumerate(comparison_figures(together) if together else ())
         ],
-        front=style.themed_svg(front_figure(cells), "f-") if _has_front(cells) else None,
+        front=style.themed_svg(front_figure(cells), "f-") if has_front else None,
         front_words=front_sentences(cells),
         refused=[wording.headline(cell) for cell in cells if cell.estimate is None],
         sections=[
@@ -56,10 +57,6 @@ def page(cells: Sequence[Cell]) -> str:
         bound_words=wording.bound_words,
         count_words=count_words,
     )
-
-
-def _has_front(cells: Sequence[Cell]) -> bool:
-    return len({cell.model for cell in cells if cell.on_front is not None}) == 1
 
 
 def _section(cell: Cell, estimate: Estimate, prefix: str) -> dict[str, Any]:

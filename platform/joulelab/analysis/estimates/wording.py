@@ -27,8 +27,7 @@ TIER_WORDS = {
 }
 
 
-OnProcessor = Cell | Fit | Curve
-"""What is predicted of a model on a processor."""
+OnProcessor = Cell | Fit | Curve  # what is predicted of a model on a processor
 
 
 def headline(cell: Cell) -> str:
@@ -44,11 +43,6 @@ def headline(cell: Cell) -> str:
 def device_words(cell: Cell) -> str:
     """Name the processors: ``"2 x NVIDIA H200"``."""
     return _times(cell, cell.processor.product_name)
-
-
-def device_key(cell: Cell) -> str:
-    """Name the processors as the catalogue does: ``"2 x h200_sxm"``."""
-    return _times(cell, cell.processor.key)
 
 
 def differing(cells: Sequence[OnProcessor], *, always: str) -> list[str]:
@@ -71,7 +65,7 @@ def value_of(cell: OnProcessor, name: str) -> str:
         return cell.estimate.mode if isinstance(cell, Cell) and cell.estimate else ""
     if name != "device":
         return str(getattr(cell, name, ""))
-    return device_key(cell) if isinstance(cell, Cell) else cell.processor.key
+    return _times(cell, cell.processor.key) if isinstance(cell, Cell) else cell.processor.key
 
 
 def setting_words(cell: Cell) -> str:
@@ -163,14 +157,9 @@ def change_words(opportunity: Opportunity) -> tuple[str, str]:
     return f"{energy:+.0%} energy", f"{time:+.0%} time"
 
 
-def per_work(phase: PhaseEstimate, unit: str) -> tuple[str, str]:
-    """Write time and energy per unit of work."""
-    time = brief(phase.time_per_unit_s, f"s/{unit}")
-    return time, brief(phase.energy_per_unit_j, f"J/{unit}")
-
-
 def _cost(estimate: Estimate, phase: PhaseEstimate) -> str:
-    time, energy = per_work(phase, estimate.unit)
+    time = brief(phase.time_per_unit_s, f"s/{estimate.unit}")
+    energy = brief(phase.energy_per_unit_j, f"J/{estimate.unit}")
     name = f"{phase.phase} " if len(estimate.phases) > 1 else ""
     return f"{name}{time}, {energy} at {brief(phase.power_w, 'W')}"
 

@@ -232,7 +232,7 @@ def test_tables_and_words_do_without_matplotlib_and_torch():
     code = (
         "import sys; sys.modules.update(matplotlib=None, torch=None)\n"
         "import joulelab.analysis.estimates.export, joulelab.analysis.estimates.overview\n"
-        "import joulelab.cli.estimator.estimate, joulelab.cli.estimator.sweep\n"
+        "import joulelab.cli.estimate, joulelab.cli.estimate_sweep\n"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)

@@ -7,7 +7,7 @@ import pytest
 from estimates_by_hand import processor
 from rich.console import Console
 
-from joulelab.cli.estimator.sweep import (
+from joulelab.cli.estimate_sweep import (
     around_table,
     changes,
     optima_table,

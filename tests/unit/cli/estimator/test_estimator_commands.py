@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from joulelab.cli.estimator.sweep import clock_list
+from joulelab.cli.estimate_sweep import clock_list
 from joulelab.cli.main import main
 from joulelab.cli.words import knob_values, numbers
 from joulelab.csv_table import read_csv_table

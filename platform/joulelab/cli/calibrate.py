@@ -38,32 +38,27 @@ class Calibrate(Printing):
     """Fit a device's figures to micro-benchmarks, or measure this machine: its host, or a board.
 
     Micro-benchmarks that break physics are refused.
-
-    Attributes:
-        anchors: Table that `benchmarks/estimator_anchors.py` wrote on the device.
-        device: The device, as `joulelab processors` lists it; for --board how to talk to the GPU:
-            nvml, dcgm, smi or simulated, by default the best that finds one.
-        host: Measure what launching kernels takes on this machine instead, in a few seconds.
-        board: Measure one GPU and this machine, in some five minutes in which nothing else may run
-            on it: sensors and their delay, idle power, leakage, what memory and units achieve, what
-            launching takes, and where clocks may be set power over clocks and the knee of voltage.
-        uuid: For --board, which GPU; by default the first.
-        gpu: For --board, which GPU to simulate, by its catalogue key; for simulated alone.
-        store: For --board, folder with the state of simulated GPUs.
-        observe_only: For --board, call no setter, ever.
-        guard_socket: For --board, socket of the clock guard that clocks are borrowed from.
-        out: Write the figures to this file: .json of a device or a board, .toml of a host.
     """
 
+    # Table that `benchmarks/estimator_anchors.py` wrote on the device.
     anchors: tyro.conf.Positional[Path | None] = None
+    # The device, as `joulelab processors` lists it; for --board how to talk to the GPU: nvml, dcgm,
+    # smi or simulated, by default the best that finds one.
     device: str | None = None
+    # Measure what launching kernels takes on this machine instead, in a few seconds.
     host: bool = False
+    # Measure one GPU and this machine, in some five minutes in which nothing else may run on it:
+    # sensors and their delay, idle power, leakage, what memory and units achieve, what launching
+    # takes, and where clocks may be set power over clocks and the knee of voltage.
     board: bool = False
-    uuid: str | None = None
+    uuid: str | None = None  # For --board, which GPU; by default the first.
+    # For --board, which GPU to simulate, by its catalogue key; for simulated alone.
     gpu: str | None = None
-    store: str | None = None
-    observe_only: bool = False
+    store: str | None = None  # For --board, folder with the state of simulated GPUs.
+    observe_only: bool = False  # For --board, call no setter, ever.
+    # For --board, socket of the clock guard that clocks are borrowed from.
     guard_socket: Path | None = None
+    # Write the figures to this file: .json of a device or a board, .toml of a host.
     out: Path | None = None
 
     def run(self) -> int:

@@ -2,19 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import RenderableType
 from rich.table import Table
-from rich.text import Text
 
-from joulelab.analysis.estimates.export import SUFFIXES, Answer, write_answer
+from joulelab.analysis.estimates.export import SUFFIXES, Answer
 from joulelab.analysis.estimates.wording import asked, differing, value_of
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import BEST, EQUAL, Frame, check_target, numbers, quiet_table, words
-from joulelab.cli.estimator.estimate import Asking
+from joulelab.cli.estimate import Answering
 from joulelab.cli.terminal import progress
 from joulelab.cli.words import numbers as whole_numbers
 from joulelab.core.bounds import MOST_MHZ, check_range
@@ -26,41 +23,18 @@ from joulelab.objectives import OBJECTIVES, without_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answering(Asking):
-    """A question whose answer is a few sentences and tables.
-
-    Attributes:
-        out: Write a file as well: .json, .csv, .md or .html.
-    """
-
-    out: Path | None = None
-
-    def give(self, answer: Answer, shown: Sequence[RenderableType]) -> None:
-        """Print sentences and what is ``shown`` below them, and write the file."""
-        sentences = [Text(sentence, style="bold") for sentence in answer.sentences]
-        self.show(answer.content, lambda: [*sentences, *shown])
-        if self.out is not None:
-            write_answer(answer, self.out)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep(Answering):
     """Predict over core clocks, and say which clock has the lowest EDP; nothing is run.
 
     `experiments/dvfs_sweep.py` measures the same.
-
-    Attributes:
-        objective: What is to be low: edp, ed2p, energy, time, or that of a plug-in.
-        clock_mhz: Core clocks: 600,1200 or 600:1980:15 for first, last and step. By default
-            the whole range of each device.
-        mode: How kernels are launched.
-        power_limit_w: Power limit of each device; by default its own.
     """
 
-    objective: str = "edp"
+    objective: str = "edp"  # What is to be low: edp, ed2p, energy, time, or that of a plug-in.
+    # Core clocks: 600,1200 or 600:1980:15 for first, last and step. By default the whole range of
+    # each device.
     clock_mhz: Annotated[str | None, tyro.conf.arg(metavar="MHZ[,MHZ...]")] = None
-    mode: Mode = "eager"
-    power_limit_w: float | None = None
+    mode: Mode = "eager"  # How kernels are launched.
+    power_limit_w: float | None = None  # Power limit of each device; by default its own.
 
     def run(self) -> int:
         """Predict, print and write."""
@@ -84,11 +58,7 @@ class Sweep(Answering):
 
 
 def clock_list(words: str) -> tuple[int, ...]:
-    """Read ``"600,1200"`` or ``"600:1980:15"``.
-
-    Raises:
-        ConfigError: If it is neither.
-    """
+    """Read ``"600,1200"`` or ``"600:1980:15"``; ConfigError if it is neither."""
     if ":" not in words:
         return whole_numbers(words, "clock-mhz")
     parts = whole_numbers(words.replace(":", ","), "clock-mhz")

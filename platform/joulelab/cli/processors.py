@@ -1,18 +1,140 @@
-"""Devices: what is known of them, and how far estimates of them are off."""
+"""``joulelab processors``, ``validate``: devices, and how far estimates are off."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
 
+import tyro
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from joulelab.analysis.estimates.export import device_fields
 from joulelab.analysis.estimates.wording import TIER_WORDS
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import numbers, quiet_table, words
+from joulelab.cli.terminal import Printing, progress
 from joulelab.core.cost import Pipe
 from joulelab.estimator.estimate import Confidence
-from joulelab.estimator.validation import Comparison, Summary, Validation, summary
-from joulelab.hardware.processor import Processor
+from joulelab.estimator.pricing.predict import confidence_of
+from joulelab.estimator.validation import (
+    Comparison,
+    Summary,
+    Validation,
+    read_measured,
+    summaries,
+    summary,
+    validate,
+)
+from joulelab.hardware.places import ALIASES
+from joulelab.hardware.processor import Family, Figure, Processor
+from joulelab.hardware.processors import PROCESSORS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processors(Printing):
+    """List the devices that the estimator knows; `joulelab devices` shows this machine's GPUs."""
+
+    device: str | None = None  # Show one device with every figure of its data file and its source.
+    family: Family | None = None  # Only CPUs, GPUs, TPUs or KPUs.
+    filter: str = ""  # Only those whose name holds this text.
+    json: bool = False  # Print one JSON array instead of a table.
+
+    def run(self) -> int:
+        """Print what is known; 1 if no device is left."""
+        found = self._chosen()
+        content = [_fields(processor) for processor in found]
+        self.show(content, lambda: self._shown(found))
+        return int(not found)
+
+    def _shown(self, found: Sequence[Processor]) -> list[RenderableType]:
+        if self.device is not None:
+            return [processor_facts(found[0])]
+        aliases = ", ".join(f"{short} is {key}" for short, key in ALIASES.items())
+        return [processor_table(found), Text(f"Short names: {aliases}.", style="dim")]
+
+    def _chosen(self) -> Sequence[Processor]:
+        if self.device is not None:
+            return [PROCESSORS[self.device]]
+        text = self.filter.lower()
+        return [
+            processor
+            for processor in PROCESSORS.values()
+            if self.family in (None, processor.family)
+            and text in f"{processor.key} {processor.product_name}".lower()
+        ]
+
+
+def _fields(processor: Processor) -> dict[str, object]:
+    return {
+        **device_fields(processor),
+        "tier": processor.tier,
+        "num_cores": processor.num_cores,
+        "clocks_mhz": list(processor.clocks_mhz),
+        "peak_flop_per_s": {
+            pipe: processor.peak_flop_per_s(pipe) for pipe in processor.flop_per_clock
+        },
+        "levels": [
+            {"name": level.name, "size_b": level.size_b, "b_per_s": level.bandwidth_b_per_s}
+            for level in processor.levels
+        ],
+        "default_power_limit_w": processor.default_power_limit_w,
+        "idle_w": processor.power.idle_w,
+        "figures": {name: figure_fields(figure) for name, figure in processor.figures.items()},
+    }
+
+
+def figure_fields(figure: Figure) -> dict[str, object]:
+    """Return a figure of a data file as JSON has it."""
+    return {"value": figure.value, "status": figure.status, "source": figure.source}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validate(Printing):
+    """Compare estimates with measurements, by source and device; all points are reported.
+
+    Without a table, the errors that come with every estimate: those on measurements that no
+    fit has seen.
+    """
+
+    # CSV with the columns model, device, precision, batch, time_s, energy_j, and as wanted source,
+    # family, mode, scope and knobs (key=value, parted by spaces).
+    measurements: Annotated[Path | None, tyro.conf.Positional] = None
+    points: bool = False  # Show every point.
+
+    def run(self) -> int:
+        """Predict every measured run and print the errors; 1 if nothing could be compared."""
+        if self.measurements is None:
+            return self._show_known()
+        with progress(f"Reading {self.measurements}") as report:
+            runs = read_measured(self.measurements)
+            report(f"Predicting {len(runs)} runs")
+            found = validate(runs)
+        by_source = summaries(found.comparisons, lambda run: (run.source, run.device))
+        content = {
+            "summaries": [asdict(one) for one in by_source],
+            "points": [asdict(one) for one in found.comparisons],
+            "rejected": dict(found.rejected),
+        }
+        rejected = [f"not compared: {name}: {reason}" for name, reason in found.rejected.items()]
+        self.show(
+            content,
+            lambda: [
+                Text(validation_sentence(found), style="bold"),
+                summaries_table(by_source),
+                *[points_table(found.comparisons)] * self.points,
+                *(Text(each, style="yellow") for each in rejected),
+            ],
+        )
+        return int(not found.comparisons)
+
+    def _show_known(self) -> int:
+        known = {processor.key: confidence_of(processor) for processor in PROCESSORS.values()}
+        content = {key: asdict(one) for key, one in known.items()}
+        self.show(content, lambda: [known_table(known)])
+        return 0
+
 
 _HALF: tuple[Pipe, ...] = ("tensor_fp16", "tensor_bf16", "fp16")
 

@@ -1,1 +1,0 @@
-"""The commands that predict; ``cli/main.py`` lists them."""
