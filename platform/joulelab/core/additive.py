@@ -15,8 +15,6 @@ from math import exp, inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array  # type: ignore[import-untyped]
-from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
 from joulelab.core.statistics import student_quantile
 from joulelab.errors import ConfigError, MeasurementError
@@ -280,6 +278,9 @@ def tied(configurations: Sequence[str], boards: Sequence[str], reference: str) -
 
 def _groups(configuration: Index, board: Index) -> tuple[int, Index]:
     """Return how many groups nothing ties to each other, and that of each configuration."""
+    from scipy.sparse import coo_array  # type: ignore[import-untyped]  # slow to import
+    from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
+
     num = int(configuration.max()) + 1
     size = num + int(board.max()) + 1
     shared = coo_array((np.ones(len(board)), (configuration, num + board)), shape=(size, size))
