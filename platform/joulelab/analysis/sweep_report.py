@@ -37,7 +37,7 @@ from joulelab.analysis.wording import clock_words, phase_names, point_name, repl
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
-from joulelab.objectives import ED2P, EDP, ENERGY, OBJECTIVES, TIME
+from joulelab.objectives import ED2P, EDP, ENERGY, OBJECTIVES, TIME, Objective
 from joulelab.tracking.study import Answer, StudyHeader
 
 TABLE = "sweep.csv"
@@ -264,14 +264,15 @@ def _quantities(phase: PhaseResult, shown: Sequence[SweepRow]) -> list[Quantity[
     figures = [row.figures for row in shown if row.figures is not None]
     aim = OBJECTIVES[phase.objective]
     costs = dict.fromkeys((ENERGY, TIME, EDP, ED2P, aim))
-    columns = []
-    for cost in costs:
+
+    def column(cost: Objective) -> Quantity[Measured]:
         name, unit, values = cost_of(cost, phase.unit)
         found, has_u = [values(each) for each in figures], cost in (ENERGY, TIME)
-        columns.append(scaled(name, unit, lambda m, of=values: of(m[1]), found, has_u=has_u))
+        return scaled(name, unit, lambda m: values(m[1]), found, has_u=has_u)
+
     return [
         Quantity("power", "W", lambda m: f"{m[1].power_w:.1f}"),
-        *columns,
+        *map(column, costs),
         Quantity("energy saved", "%", lambda m: _share(m[1].saving, m[0])),
         Quantity("time added", "%", lambda m: _share(m[1].slowdown, m[0])),
     ]
