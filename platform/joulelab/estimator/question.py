@@ -188,7 +188,7 @@ def knob_value(word: str) -> tuple[str, KnobValue]:
 def clock_grid(
     processor: Processor, clocks_mhz: Sequence[int] = (), *, num: int = _NUM_CLOCKS
 ) -> tuple[int, ...]:
-    """Return ascending clocks with the default; of none, ``num`` steps; ConfigError if off."""
+    """Return ascending clocks with the default, else ``num`` steps; ConfigError off the range."""
     low, default, high = processor.clocks_mhz
     wrong = [clock for clock in clocks_mhz if not low <= clock <= high]
     if wrong:
@@ -226,7 +226,7 @@ class Curve(Combination):
     energy_j: tuple[float, ...]
 
     def costs(self, objective: str) -> list[float]:
-        """Return ``objective`` at each clock, lower being better; UnknownNameError if none."""
+        """Return ``objective`` at each clock, lower being better, or UnknownNameError."""
         cost = without_quality(objective).cost
         return [cost(*pair) for pair in zip(self.energy_j, self.latency_s, strict=True)]
 

@@ -93,7 +93,7 @@ def check_names(spec: GpuSpec) -> None:
 
 
 def value_in(words: str) -> tuple[str, Any]:
-    """Return name and value of ``SECTION.NAME=VALUE``, as TOML or text; ConfigError if no such."""
+    """Return name and value of ``SECTION.NAME=VALUE``, as TOML or text; else ConfigError."""
     name, sign, text = words.partition("=")
     if not (sign and text and name.count(".") >= 1):
         raise ConfigError(f"--set must be SECTION.NAME=VALUE, as power.idle_w=30, got {words!r}.")

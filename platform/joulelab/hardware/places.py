@@ -50,7 +50,7 @@ def names_in(folder: str) -> tuple[str, ...]:
 
 
 def gpu_names() -> list[str]:
-    """Return the keys of all GPUs, also of the user's own; ConfigError if one may not be so."""
+    """Return the keys of all GPUs, also of the user's own; ConfigError if one has a wrong name."""
     return sorted([*names_in(_GPUS), *user_files()])
 
 
@@ -74,7 +74,7 @@ def user_paths() -> list[Path]:
 
 
 def user_files() -> dict[str, Path]:
-    """Return the data files of the user's own GPUs by key; ConfigError if one may not be so."""
+    """Return the data files of the user's own GPUs by key; ConfigError if one has a wrong name."""
     found = {path.stem: path for path in user_paths()}
     for key, path in found.items():
         check_key(key, path)

@@ -30,7 +30,7 @@ _DEFAULTS: Mapping[str, Callable[[Any], float]] = {
 
 
 def value_of(processor: Processor, name: str) -> float:
-    """Return a free scalar, of kinds 1 if not set; ConfigError if there is none of that name."""
+    """Return a free scalar, 1 of a kind that is not set; ConfigError if there is no such scalar."""
     holder, field, key = _place(processor, name)
     value = getattr(holder, field)
     if not key:
@@ -60,7 +60,7 @@ def calibrated(processor: Processor) -> Processor:
 
 
 def with_values(processor: Processor, values: Mapping[str, float]) -> Processor:
-    """Return ``processor`` with other free scalars; ConfigError if there is none of a name."""
+    """Return ``processor`` with other free scalars; ConfigError if there is no such scalar."""
     for name, value in values.items():
         processor = _with_value(processor, name, float(value))
     return processor

@@ -44,7 +44,7 @@ those who kill the children of a dead process."""
 
 
 class ServerProcess:
-    """Runs a server in a process group, with more variables; ConfigError if it cannot."""
+    """Runs a server in its own process group, ``environment`` added, or raises ConfigError."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str] | None = None

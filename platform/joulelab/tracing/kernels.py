@@ -34,7 +34,7 @@ def kernel_of(operator: Operator) -> KernelCost:
 
 
 def cost_of(unit: str, phases: Sequence[ProgramPhase]) -> WorkloadCost:
-    """Return what a workload of ``phases`` asks of a device, which holds what the largest does."""
+    """Return what a workload of ``phases`` asks of a device; it holds as much as the largest."""
     return WorkloadCost(
         unit=unit,
         phases=tuple(_phase_cost(each) for each in phases),

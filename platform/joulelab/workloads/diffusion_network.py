@@ -22,7 +22,7 @@ _WORDS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a step knows of no prompts, if guided, then of the prompts, (samples, 77, width)."""
+    """What a step of denoising knows of the prompts; with guidance, first of none, then of them."""
 
     text: torch.Tensor
     added: Mapping[str, torch.Tensor] | None = None

@@ -192,7 +192,7 @@ class Llama(LanguageWorkload[LlamaSettings]):
         )
 
     def _config(self) -> Any:
-        """Return the configuration in transformers; ConfigError if it is no Llama or too short."""
+        """Return the configuration in transformers; ConfigError if no Llama, or too short."""
         import transformers
 
         from joulelab.workloads import hub

@@ -58,7 +58,7 @@ class OwnModule(NetworkWorkload[NetworkSettings]):
 def module_workload(
     module: object, inputs: Sequence[Any] | Mapping[str, Any]
 ) -> NetworkWorkload[NetworkSettings]:
-    """Return a workload that calls ``module``; ConfigError if it is none, or of an odd format."""
+    """Return a workload that calls ``module``; ConfigError if it is none, or of a strange type."""
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
             f"inputs are for a torch.nn.Module, got a {type(module).__name__}; leave them out."

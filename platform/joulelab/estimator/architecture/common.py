@@ -76,7 +76,7 @@ def level_named(processor: Processor, name: str) -> MemoryLevel | None:
 
 
 def near_byte_j(processor: Processor, name: str, size_b: float) -> float:
-    """Return the energy of a byte near the units: the processor's own, else of such an SRAM."""
+    """Return a byte's energy near the units: the processor's own, else of SRAM of ``size_b``."""
     level = level_named(processor, name)
     if level is not None and level.byte_j > 0:
         return level.byte_j

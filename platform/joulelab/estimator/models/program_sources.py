@@ -126,6 +126,8 @@ def _plain_arguments(network_type: type[torch.nn.Module]) -> Knobs:
 
 _PRECISIONS = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 _CHOSEN_BY_REQUEST = ("batch", "precision")
+_OF_TRACES = (TorchWorkload.cost, LaunchLoop.cost)
+"""How workloads count their cost that are traced themselves."""
 
 
 class WorkloadSource(Source):
@@ -182,8 +184,7 @@ class WorkloadModel(Model):
             from joulelab.estimator.models.language import trace_language
 
             return trace_language(workload)
-        is_network = isinstance(workload, TorchWorkload)
-        if is_network and type(workload).cost in (TorchWorkload.cost, LaunchLoop.cost):
+        if isinstance(workload, TorchWorkload) and type(workload).cost in _OF_TRACES:
             return Traced(phases=workload.traced(), inputs={})
         cost = workload.cost()
         if not any(phase.kernels for phase in cost.phases):

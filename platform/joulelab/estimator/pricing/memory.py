@@ -102,7 +102,7 @@ def largest_batch(
     *,
     batches: tuple[int, int] = (1, 2),
 ) -> int | None:
-    """Return the largest batch that fits, if memory grows evenly; 0 if none does, ``None`` if all.
+    """Return the largest batch that fits, if memory grows evenly; 0 if none, ``None`` if any does.
 
     The two estimates are those of ``batches``, which increase, on one device.
     """
