@@ -6,6 +6,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from joulelab.serving.deployment import free_port
@@ -73,7 +74,8 @@ class PostgresqlServer:
             ["pgrep", "-P", f"{self._process.pid}"], capture_output=True, text=True, check=False
         )
         for pid in [self._process.pid, *map(int, children.stdout.split())]:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # a session may have ended meanwhile
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
         (self._data / "postmaster.pid").unlink(missing_ok=True)
 

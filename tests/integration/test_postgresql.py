@@ -114,7 +114,7 @@ def test_600_runs_of_four_writers_are_there_once_though_the_server_was_killed(se
         stderr=subprocess.PIPE,
         text=True,
     )
-    await_runs(server, 200, writers)
+    await_runs(server, 100, writers)
     num_before = len(server.asked(_IDS))
     server.kill()
     time.sleep(2.0)

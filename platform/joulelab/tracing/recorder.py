@@ -104,7 +104,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._storages = storages
         self._modules = modules
         self._describer = describer
-        self._calls = RepeatedCalls()
         self._in_optimizer = False
         self._calls_before = 0
         self._gradients: dict[int, Storage] = {}
@@ -177,7 +176,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         module: str,
     ) -> object:
         """Make a call from ``module``, record it, and return its result."""
-        result = _run(self._calls, func, args, kwargs, module)
+        result = _run(func, args, kwargs, module)
         self._record(Call(operator=func, args=args, kwargs=kwargs, result=result), module)
         return result
 
@@ -269,8 +268,11 @@ def _rows_folded(
     return product if bias is None else product.add_(bias)
 
 
+_calls = RepeatedCalls()
+"""Of all traces of this process: programs are traced again with little changed."""
+
+
 def _run(
-    calls: RepeatedCalls,
     func: torch._ops.OpOverload,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -278,7 +280,7 @@ def _run(
 ) -> object:
     where = f"module {module!r}" if module else "the program"
     try:
-        return calls.run(func, args, kwargs)
+        return _calls.run(func, args, kwargs)
     except (DynamicOutputShapeException, DataDependentOutputException) as error:
         raise ConfigError(
             f"{func} in {where} depends on the values of its input, which fake tensors do not "

@@ -39,26 +39,28 @@ class _Made(NamedTuple):
 class _Answer(NamedTuple):
     """What a call returns: one tensor, or several in a container of type ``container``."""
 
-    mode: FakeTensorMode
     device: torch.device
     made: tuple[_Made | None, ...]
     container: type | None
 
-    def again(self) -> object:
-        with in_kernel_invocation_manager(self.mode):
+    def again(self, mode: FakeTensorMode) -> object:
+        """Return new tensors of a fake mode."""
+        with in_kernel_invocation_manager(mode):
             bare = [
                 each
                 and torch.empty_strided(each.shape, each.stride, dtype=each.dtype, device="meta")
                 for each in self.made
             ]
-        tensors = [
-            each if each is None else FakeTensor(self.mode, each, self.device) for each in bare
-        ]
+        tensors = [each if each is None else FakeTensor(mode, each, self.device) for each in bare]
         return tensors[0] if self.container is None else self.container(tensors)
 
 
+_MOST_KNOWN = 100_000
+"""Answers that are kept, of about a kilobyte each; a network has some hundreds."""
+
+
 class RepeatedCalls:
-    """Runs operators, and answers those on fake tensors that it knows."""
+    """Runs operators, and answers those on fake tensors that it knows, of whatever trace."""
 
     def __init__(self) -> None:
         self._known: dict[object, _Answer | None] = {}
@@ -76,11 +78,19 @@ class RepeatedCalls:
         except (_NotFakeError, TypeError):  # such as a number that cannot be hashed
             return func(*args, **kwargs)
         if answer is not None:
-            return answer.again()
+            return answer.again(_mode_of([*args, *kwargs.values()]))
         result = func(*args, **kwargs)
         if key not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
             self._known[key] = _answer(func, args, kwargs, result)
         return result
+
+
+def _mode_of(given: Sequence[Any]) -> FakeTensorMode:
+    """Return the fake mode of the tensors among what a call is given."""
+    mode: FakeTensorMode = tensors_in(given)[0].fake_mode  # type: ignore[attr-defined]
+    return mode
 
 
 def _is_plain(value: object) -> TypeIs[FakeTensor]:
@@ -133,12 +143,11 @@ def _answer(
     if not (_is_cacheable(func, args, kwargs, made[0].fake_mode) and _are_apart(made, given)):
         return None
     answer = _Answer(
-        mode=made[0].fake_mode,
         device=made[0].fake_device,
         made=tuple(each if each is None else _made(each) for each in outputs),
         container=type(result) if isinstance(result, list | tuple) else None,
     )
-    sizes_b = [_size_b(each) for each in tensors_in(answer.again())]
+    sizes_b = [_size_b(each) for each in tensors_in(answer.again(made[0].fake_mode))]
     return answer if sizes_b == [_size_b(each) for each in made] else None
 
 

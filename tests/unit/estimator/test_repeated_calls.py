@@ -63,6 +63,23 @@ def test_a_call_is_answered_the_second_time_with_a_like_new_tensor(name):
         assert len(storages) == 2 * len(wanted)
 
 
+def test_what_one_trace_asked_is_answered_to_the_next_with_tensors_of_its_own(monkeypatch):
+    monkeypatch.setattr("joulelab.tracing.repeated_calls._MOST_KNOWN", 1)
+    calls = RepeatedCalls()
+    for _ in range(2):
+        with fake_tensors():
+            x = torch.empty(4, 6)
+
+            found = calls.run(aten.mm.default, (x, x.t()), {})
+
+            assert found.fake_mode is x.fake_mode
+            assert len(calls._known) == 1
+
+    with fake_tensors():
+        calls.run(aten.relu.default, (torch.empty(4, 6),), {})
+    assert [func for func, *_ in calls._known] == [aten.relu.default]  # the others made room
+
+
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_shares_the_storage_of_its_base(name):
     func, sizes = VIEWS[name]
