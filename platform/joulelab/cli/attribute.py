@@ -43,7 +43,6 @@ Settings = TypeVar("Settings")
 class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
     """Attribute the energy of a network to its components, layers, operators and kernels."""
 
-    # What to run; its own options may follow it.
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     # replay measures each distinct kernel alone; classes prices kernels by the estimator's power of
     # their kind, which takes little longer than measuring the whole; auto is replay.

@@ -44,7 +44,6 @@ class BenchServer(SomeGpus, ClockOptions):
     meanwhile, on the GPUs named or else on all that may be used.
     """
 
-    # The server, and what it is asked.
     server: Annotated[ServerSettings, tyro.conf.arg(name="")] = field(
         default_factory=ServerSettings
     )

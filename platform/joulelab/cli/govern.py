@@ -47,9 +47,7 @@ class Govern(OneGpu):
     interval.
     """
 
-    # The program and its arguments, after two dashes.
     program: tyro.conf.Suppress[tuple[str, ...]] = ()
-    # What is asked for.
     rules: Annotated[Rules, tyro.conf.arg(name="")] = field(default_factory=Rules)
     strategy: str = "model"  # Who chooses: fixed, race-to-idle, model, bandit or oracle.
     duration_s: float | None = None  # How long, where there is no program.

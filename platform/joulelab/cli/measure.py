@@ -36,7 +36,6 @@ Settings = TypeVar("Settings")
 class Measure(OneGpu, ClockOptions, Printing, Generic[Settings]):
     """Measure one configuration of a workload on one GPU, each phase with its error bar."""
 
-    # What to run; its own options may follow it.
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     procedure: Procedure = field(default_factory=Procedure)  # How to measure.
 

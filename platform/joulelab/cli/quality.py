@@ -43,7 +43,6 @@ class Quality(OneGpu, Printing, Generic[Settings]):
     data of the same kind and size. Scores are kept on disk.
     """
 
-    # What to score; its own options may follow it.
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     precisions: Names = None  # Number formats to compare, the reference first.
     vary: Variants = ()  # Other knobs to vary, the reference's value first: steps=50,20.

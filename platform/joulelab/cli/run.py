@@ -42,7 +42,6 @@ class Run(ClockOptions):
     it runs, on the GPUs named or else on all that it may use.
     """
 
-    # The program and its arguments, after two dashes.
     program: tyro.conf.Suppress[tuple[str, ...]] = ()
     # How to talk to the GPUs: nvml, dcgm, smi, simulated or replay; auto takes the best that finds
     # one.
