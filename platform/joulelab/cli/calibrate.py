@@ -1,7 +1,7 @@
 """``joulelab calibrate``: figures of a device, of a host, or of one board in its machine."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +28,9 @@ from joulelab.hardware.processors import (
     Host,
     host_file,
 )
+from joulelab.tracking.addresses import discreet
 from joulelab.tracking.durable import write_whole
+from joulelab.tracking.mlflow_registry import store_of
 
 _MOST = 30
 
@@ -60,15 +62,22 @@ class Calibrate(Printing):
     guard_socket: Path | None = None
     # Write the figures to this file: .json of a device or a board, .toml of a host.
     out: Path | None = None
+    # For --board, keep the figures as the next version of this name in an MLflow store, where
+    # --calibration models:/NAME finds them.
+    register: str | None = None
+    # MLflow store to register in; by default that of studies, mlflow.db in the results folder.
+    tracking_uri: str | None = None
 
     def run(self) -> int:
         """Fit or measure, print and write."""
         if self.host and self.board:
             raise ConfigError("--board measures the host, too: leave --host out.")
-        if self.host:
-            return self._measure_host()
         if self.board:
             return self._measure_board()
+        if self.register is not None:
+            raise ConfigError("--register keeps what --board measures: give both.")
+        if self.host:
+            return self._measure_host()
         if self.anchors is None or self.device is None:
             raise ConfigError(
                 "calibrate takes a table of micro-benchmarks and --device, or --host to measure "
@@ -101,6 +110,7 @@ class Calibrate(Printing):
             raise ConfigError("--board measures this machine: give it no table.")
         check_target(self.out, ".json")
         check_guard_socket(self.guard_socket)
+        keep = self._keeping()  # a store that cannot be used is refused before five minutes pass
         kind = self.device or "auto"
         address = choose_address(kind, store=self.store, uuid=self.uuid, gpu=self.gpu)
         options = ClockOptions(observe_only=self.observe_only, guard_socket=self.guard_socket)
@@ -115,8 +125,20 @@ class Calibrate(Printing):
             )
         if self.out is not None:
             write_whole(self.out, board_text(found))
-        self.show(asdict(found), lambda: [board_table(found)])
+        kept = [] if keep is None else [keep(found)]
+        self.show(asdict(found), lambda: [board_table(found), *kept])
         return 0
+
+    def _keeping(self) -> Callable[[BoardFacts], str] | None:
+        """Return what registers a board and says where; ``None`` if nothing is to."""
+        from joulelab.tracking.mlflow_calibrations import register_calibration
+
+        if (name := self.register) is None:
+            return None
+        if not name.strip():
+            raise ConfigError("--register takes a name, got an empty one.")
+        uri = store_of(self.tracking_uri)
+        return lambda found: f"{register_calibration(uri, name, found).uri} in {discreet(uri)}"
 
     def _fit(self, anchors: Path, processor: Processor) -> int:
         check_target(self.out, ".json")

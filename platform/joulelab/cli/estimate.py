@@ -33,6 +33,8 @@ from joulelab.estimator.api import Fit, fits, matrix
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.question import Cell, Question
 from joulelab.estimator.savings import memory_hints, with_opportunities
+from joulelab.tracking.mlflow_calibrations import calibration_file
+from joulelab.tracking.mlflow_registry import reference, store_of
 
 MAX_ROWS = 20
 
@@ -60,9 +62,11 @@ class Asking(Printing):
     # Host that launches kernels one by one: fast, typical or slow, or a file that `joulelab
     # calibrate --host` wrote. By default the typical one, with a range.
     host: str | None = None
-    # File that `joulelab calibrate --board` wrote of a board of the device, whose bandwidth,
-    # products, power and host are taken.
+    # File that `joulelab calibrate --board` wrote of a board of the device, or models:/NAME that
+    # it registered, whose bandwidth, products, power and host are taken.
     calibration: Path | None = None
+    # MLflow store of a registered calibration; by default that of studies.
+    tracking_uri: str | None = None
 
     def question(
         self,
@@ -84,10 +88,17 @@ class Asking(Printing):
             training=self.training,
             knobs=words.knob_values(self.knob),
             host=self.host,
-            calibration=None if self.calibration is None else str(self.calibration),
+            calibration=self._calibration(),
             events=events,
             strict=strict,
         )
+
+    def _calibration(self) -> str | None:
+        if self.calibration is None:
+            return None
+        is_kept = reference(str(self.calibration)) is not None
+        uri = store_of(self.tracking_uri) if is_kept else None
+        return str(calibration_file(self.calibration, uri))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,11 +28,8 @@ from joulelab.power_models.operating_model import (
 )
 from joulelab.power_models.queries import Profile, Queries, profile_of, sweep
 from joulelab.power_models.runs import Array, Runs
-from joulelab.tracking.addresses import embedded_uri
-from joulelab.tracking.mlflow_store import usable_uri
-from joulelab.tracking.store import DEFAULT_RESULTS
+from joulelab.tracking.mlflow_registry import reference, store_of
 
-_REGISTERED = "models:/"
 _SHOWN: tuple[Quantity, ...] = ("power_w", "time_s", "energy_j", "edp_js")
 
 
@@ -75,17 +72,11 @@ def found_model(where: str, tracking_uri: str | None = None) -> OperatingModel:
     Raises ConfigError if there is none in the folder, or the version is no number; TrackingError if
     the store has none of that name and version.
     """
-    if not where.startswith(_REGISTERED):
+    if (asked := reference(where)) is None:
         return load_operating_model(Path(where))
     from joulelab.tracking.mlflow_models import load_registered
 
-    name, _, version = where.removeprefix(_REGISTERED).partition("/")
-    if not name or (version and not version.isdecimal()):
-        raise ConfigError(
-            f"A registered model is models:/NAME or models:/NAME/NUMBER, got {where!r}."
-        )
-    uri = usable_uri(tracking_uri or embedded_uri(DEFAULT_RESULTS))
-    return load_registered(uri, name, int(version) if version else None)
+    return load_registered(store_of(tracking_uri), *asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,9 @@ from joulelab.power_models.readers import Repeats, read_csv, runs_of_measurement
 from joulelab.power_models.runs import Runs
 from joulelab.power_models.studies import explained, learnable
 from joulelab.power_models.validation import COLD, WARM, Validated, validate
-from joulelab.tracking.addresses import discreet, embedded_uri
-from joulelab.tracking.mlflow_registry import RegisteredModel
-from joulelab.tracking.mlflow_store import usable_uri
-from joulelab.tracking.store import DEFAULT_RESULTS, read_studies
+from joulelab.tracking.addresses import discreet
+from joulelab.tracking.mlflow_registry import RegisteredModel, store_of
+from joulelab.tracking.store import read_studies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +215,7 @@ class Registration(Printing):
 
     def register(self, write: Callable[[str], RegisteredModel]) -> int:
         """Have the model written to the store, and print where it is."""
-        uri = usable_uri(self.tracking_uri or embedded_uri(DEFAULT_RESULTS))
+        uri = store_of(self.tracking_uri)
         made = write(uri)
         summary = {**asdict(made), "uri": made.uri, "tracking_uri": discreet(uri)}
         self.show(summary, lambda: [f"{made.uri} in {discreet(uri)}"])

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from joulelab.errors import ConfigError, TrackingError
-from joulelab.tracking.addresses import discreet
+from joulelab.tracking.addresses import discreet, embedded_uri
 from joulelab.tracking.mlflow_database import mlflow_uri
 from joulelab.tracking.mlflow_store import (
     DESCRIPTION,
@@ -25,7 +25,9 @@ from joulelab.tracking.mlflow_store import (
     log_values,
     open_client,
     reached,
+    usable_uri,
 )
+from joulelab.tracking.store import DEFAULT_RESULTS
 
 EXPERIMENT = "power models"
 _ABOUT = (
@@ -119,6 +121,11 @@ def registered(uri: str, name: str, model: Pyfunc) -> RegisteredModel:
     head = "A model of joulelab, which answers only within its training domain."
     kept = Kept(experiment=EXPERIMENT, about=_ABOUT, head=head, tags=tags, metrics=model.metrics)
     return keep(uri, name, kept, lambda folder: _write(folder, model, tags))
+
+
+def store_of(asked: str | None) -> str:
+    """Return the address of a store, by default that of studies; ConfigError if it is none."""
+    return usable_uri(asked or embedded_uri(DEFAULT_RESULTS))
 
 
 def reference(where: str) -> tuple[str, int | None] | None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,10 @@ from joulelab import estimator
 from joulelab.cli.main import main
 from joulelab.errors import ConfigError
 from joulelab.estimator.validation import read_measured
+from joulelab.hardware.board_facts import read_board_facts
 from joulelab.hardware.processors import PROCESSORS
+from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.mlflow_calibrations import register_calibration
 
 COPY_B = 8e9
 SHARE = 0.8
@@ -111,3 +115,34 @@ def test_without_a_table_every_device_shows_its_tier(capsys):
 def test_a_table_that_makes_no_sense_is_refused(tmp_path, changes, said):
     with pytest.raises(ConfigError, match=said):
         read_measured(measured(tmp_path / "own.csv", **changes))
+
+
+BOARD = Path(__file__).parents[3] / "experiments" / "results" / "h200_calibration" / "board.json"
+ASKED = ("estimate", "--model", "resnet50", "--device", "h200", "--quick", "--json")
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+def test_an_estimate_takes_a_registered_calibration_as_it_takes_its_file(tmp_path, capsys):
+    uri = embedded_uri(tmp_path)
+    register_calibration(uri, "node7", read_board_facts(BOARD))
+
+    answers = []
+    for where in (str(BOARD), "models:/node7"):
+        assert main([*ASKED, "--calibration", where, "--tracking-uri", uri]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+
+    assert answers[0] == answers[1]
+
+
+def test_only_a_board_is_registered(capsys):
+    assert main(["calibrate", "--host", "--register", "node7"]) == 2
+    assert "--register keeps what --board measures" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [(("--register", " "), "takes a name"), (("--register", "a", "--tracking-uri", "b"), "b")],
+)
+def test_what_cannot_be_registered_is_refused_before_anything_is_measured(capsys, options, why):
+    assert main(["calibrate", "--board", "--device", "simulated", *options]) == 2
+    assert why in capsys.readouterr().err
