@@ -15,7 +15,7 @@ MODULE = """
 from joulelab.core.cost import PhaseCost
 from joulelab.devices.simulated import SimulatedDevice
 from joulelab.objectives import Objective
-from joulelab.power_models.members.regressions import MeanModel
+from joulelab.power_models.members.tabular import MeanModel
 from joulelab.searching.strategies.listed import Grid
 
 def pause(batch: int = 2):

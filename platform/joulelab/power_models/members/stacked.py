@@ -32,8 +32,7 @@ from joulelab.power_models.decision import (
     ridge_mhz,
 )
 from joulelab.power_models.members.physics import PhysicsModel
-from joulelab.power_models.members.regressions import MeanModel
-from joulelab.power_models.members.tabular import RandomForestModel
+from joulelab.power_models.members.tabular import MeanModel, RandomForestModel
 from joulelab.power_models.queries import Profile, Queries
 from joulelab.power_models.runs import Array, Names, Pair, Runs
 
