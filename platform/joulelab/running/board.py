@@ -19,8 +19,14 @@ from joulelab.devices.base import Device
 from joulelab.errors import JouleLabError
 from joulelab.hardware.board_facts import SCHEMA, BoardFacts, ClockPoint, Fact
 from joulelab.provenance import collect_provenance
-from joulelab.running.leakage import COOLING, leakage_of, reason_of
-from joulelab.running.step_response import RIDGE, measure_lags, ridge_of
+from joulelab.running.step_response import (
+    COOLING,
+    RIDGE,
+    leakage_of,
+    measure_lags,
+    reason_of,
+    ridge_of,
+)
 from joulelab.sampling.calibration import calibrate
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import choices_of

@@ -170,8 +170,10 @@ def answer(evidence: Evidence, *, spent_j: float) -> Answer:
 def _may_be_as_good(evidence: Evidence) -> tuple[Configuration, ...]:
     """Return what was never tried and may be the best, the likeliest first."""
     from joulelab.core.threads import one_thread
-    from joulelab.searching.model.caps import Caps
-    from joulelab.searching.model.equals import expected_equals  # needs SciPy, as no sweep does
+    from joulelab.searching.model.candidates import (
+        Caps,
+        expected_equals,  # needs SciPy, as no sweep does
+    )
     from joulelab.searching.model.forecast import Forecaster
 
     problem, forecaster = evidence.problem, Forecaster(evidence)

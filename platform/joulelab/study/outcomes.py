@@ -5,8 +5,8 @@ from dataclasses import asdict, replace
 from math import exp, hypot
 from typing import Any
 
+from joulelab.core.cost import Request
 from joulelab.core.measurement import Measurement
-from joulelab.core.request import Request
 from joulelab.core.validity import MAX_THROTTLE_SHARE
 from joulelab.objectives import EDP, OBJECTIVES, Objective
 from joulelab.searching.base import Figures, Outcome, cost_of

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from typing_extensions import override
 
-from joulelab.core.cost import WorkloadCost
+from joulelab.core.cost import Request, WorkloadCost
 from joulelab.core.number_format import NetworkPrecision
-from joulelab.core.request import Request
 from joulelab.core.synchronise import synchronise
 from joulelab.errors import ConfigError
 from joulelab.tracing.program import ProgramPhase

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.cost import KernelCost, PhaseCost, Pipe
-from joulelab.core.physics import (
+from joulelab.core.power_law import (
     EAGER_GAP_S,
     HOST_CALL_SHARE,
     LOOP_LAUNCH_SHARE,
@@ -21,8 +21,8 @@ from joulelab.core.physics import (
     PLAIN_CONVOLUTION_SHARE,
     SCALED_PRODUCT_LAUNCHES,
     STEP_S,
+    roofline_s,
 )
-from joulelab.core.power_law import roofline_s
 from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.roofline import (
     LINK,

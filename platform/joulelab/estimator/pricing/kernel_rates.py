@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.cost import Pipe
-from joulelab.core.physics import STEP_S
+from joulelab.core.power_law import STEP_S
 from joulelab.estimator.pricing.kernel_class import (
     FIRST_CONVOLUTION,
     LAYER_NORM,
