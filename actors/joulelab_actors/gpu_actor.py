@@ -18,7 +18,7 @@ from joulelab.core.trial import Trial
 from joulelab.errors import DeviceError, JouleLabError
 from joulelab.sampling.cuda_device import is_same, seen_uuids
 from joulelab.study.worker import GpuWorker, Report, WorkerSettings
-from joulelab_actors.code_version import code_version
+from joulelab_actors.node_facts import code_version
 from joulelab_actors.placement import Site
 from joulelab_actors.session import NAMESPACE
 

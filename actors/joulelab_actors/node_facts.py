@@ -10,10 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import joulelab
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
@@ -25,7 +28,6 @@ from joulelab.guard.start import may_start, nobody_listens
 from joulelab.provenance import joulelab_version
 from joulelab.tracking.durable import check_folder
 from joulelab.tracking.study_lock import has_local_locks, kind_of
-from joulelab_actors.code_version import code_version
 
 _PATIENCE_S = 5.0
 _PROC = Path("/proc")
@@ -260,3 +262,17 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+@cache
+def code_version() -> str:
+    """Return twelve hex digits that change with any line of either package: the code of a process.
+
+    Driver and actors must run the same.
+    """
+    digest = sha256()
+    for root in (Path(joulelab.__file__).parent, Path(__file__).parent):
+        for path in sorted(root.rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -23,7 +23,6 @@ from joulelab.study.resume import stored_records
 from joulelab.study.schedule import after_failing, after_measuring, struck
 from joulelab.study.worker import Report, WorkerSettings
 from joulelab.tracking.store import ResultStore
-from joulelab_actors.code_version import code_version
 from joulelab_actors.gpu_actor import (
     NAME_TIMEOUT_S,
     READY_TIMEOUT_S,
@@ -33,6 +32,7 @@ from joulelab_actors.gpu_actor import (
     enlisted,
     words_of,
 )
+from joulelab_actors.node_facts import code_version
 from joulelab_actors.placement import Site
 
 _AHEAD = 2  # one trial under way and one waiting, so that a GPU never waits for the driver
