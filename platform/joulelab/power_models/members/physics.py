@@ -11,7 +11,7 @@ from joulelab.core.power_law import relative_time
 from joulelab.core.threads import one_thread
 from joulelab.hardware import GPUS
 from joulelab.power_models.base import PowerModel
-from joulelab.power_models.correction import Corrections
+from joulelab.power_models.calibration import Corrections
 from joulelab.power_models.members.physics_fits import (
     LEAST_DYNAMIC,
     fitted_shape,

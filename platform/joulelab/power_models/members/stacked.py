@@ -23,8 +23,7 @@ from typing_extensions import override
 
 from joulelab.objectives import EDP
 from joulelab.power_models.base import PowerModel
-from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration
-from joulelab.power_models.correction import Correction, Corrections
+from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration, Correction, Corrections
 from joulelab.power_models.decision import (
     CHOSEN_BY,
     FixedClock,

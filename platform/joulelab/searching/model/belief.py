@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular  # type: ignore[import-untyped]
 
 from joulelab.searching.model.covariances import Covariances, Missed, Seen, Sums
-from joulelab.searching.model.draws import CellBelief
-from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS, Observed, Rows
+from joulelab.searching.model.law import (
+    BOARD_PARAMETERS,
+    CELL_PARAMETERS,
+    CellBelief,
+    Observed,
+    Rows,
+)
 from joulelab.searching.model.parameters import BOUND, BoardPrior, Parameters, Weights
 
 Array = NDArray[np.float64]
