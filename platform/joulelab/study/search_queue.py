@@ -56,22 +56,17 @@ class Sentinel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A study whose trials are asked for as it goes; its strategy must not have been told anything.
-
-    Attributes:
-        objective: What Ray Tune compares trials by.
-        score: What outputs of a configuration are worth; it must only look up, since the pool
-            waits for it.
-        follow: Told what came of each trial and the joules spent by then, those of earlier runs
-            first, in the pool's thread; returns a point of the tracking store's curves, or nothing.
-    """
+    """A study whose trials are asked for as it goes; its strategy must know of nothing yet."""
 
     study: str
     strategy: Strategy
     budget: Budget = field(default_factory=Budget)
     sentinel: Sentinel | None = None
-    objective: Objective = EDP
+    objective: Objective = EDP  # what Ray Tune compares trials by
+    # What outputs of a configuration are worth; it must only look up, since the pool waits for it.
     score: Scorer = lambda configuration: None
+    # Told what came of each trial and the joules spent by then, those of earlier runs first, in the
+    # pool's thread; returns a point of the tracking store's curves, or nothing.
     follow: Observer = lambda outcome, spent_j: None
 
 

@@ -61,22 +61,14 @@ class LoadTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLoads:
-    """What one launch of each kernel of a phase takes, in the phase's order; shape ``(n,)`` each.
+    """What a launch of each kernel of a phase takes, in the phase's order; shape ``(n,)`` each."""
 
-    Attributes:
-        device_s: Time on the device.
-        on_sms_s: Time in which units are busy, weighted with the share that has work.
-        cache_b: Bytes that pass through the last cache.
-        memory_b: Bytes that reach the device memory.
-        link_j: Energy on the link to other devices.
-    """
-
-    device_s: Array
-    on_sms_s: Array
+    device_s: Array  # time on the device
+    on_sms_s: Array  # time in which units are busy, weighted with the share that has work
     flop: dict[Pipe, Array]
-    cache_b: Array
-    memory_b: Array
-    link_j: Array
+    cache_b: Array  # bytes that pass through the last cache
+    memory_b: Array  # bytes that reach the device memory
+    link_j: Array  # energy on the link to other devices
 
 
 class Load:
