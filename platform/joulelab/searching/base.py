@@ -147,18 +147,13 @@ def cost_of(objective: Objective, figures: Figures) -> Cost:
     value = a * energy.log + b * time.log
     variance = (a * energy.u) ** 2 + (b * time.u) ** 2
     if c:
-        quality = _quality(objective, figures)
-        if quality <= 0:
+        if figures.retention is None:
+            raise MeasurementError(
+                f"{objective.label} needs the share of quality that is kept; evaluate the quality "
+                "with every trial, or choose an objective without it."
+            )
+        if figures.retention <= 0:
             return Cost(log=inf, u=0.0)
-        value -= c * log(quality)
+        value -= c * log(figures.retention)
         variance += (c * figures.retention_relative_u) ** 2
     return Cost(log=value, u=sqrt(variance))
-
-
-def _quality(objective: Objective, figures: Figures) -> float:
-    if figures.retention is None:
-        raise MeasurementError(
-            f"{objective.label} needs the share of quality that is kept; evaluate the quality "
-            "with every trial, or choose an objective without it."
-        )
-    return figures.retention

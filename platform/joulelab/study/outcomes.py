@@ -81,7 +81,8 @@ def _figures(phases: Sequence[Measurement]) -> Figures:
     weighed = [(weigh(m.phase), m) for m in phases]
     energy_j = sum(share * m.energy_per_unit_j for share, m in weighed)
     time_s = sum(share * m.time_per_unit_s for share, m in weighed)
-    heat_c = [c for m in phases for c in _temperatures(m)]
+    both = [(m.observed.temperature_start_c, m.observed.temperature_stop_c) for m in phases]
+    heat_c = [celsius for pair in both for celsius in pair if celsius is not None]
     recordings = [m.recording for m in phases if m.recording is not None]
     memory_b = [b for m in phases if (b := m.observed.memory_used_b) is not None]
     return Figures(
@@ -118,9 +119,3 @@ def _tokens(request: Request | None, phases: Mapping[str, Measurement]) -> dict[
         "tpot_s": each * rest.time_per_unit_s,
         "tpot_u_s": each * rest.time_per_unit_u_s,
     }
-
-
-def _temperatures(measurement: Measurement) -> list[float]:
-    observed = measurement.observed
-    both = (observed.temperature_start_c, observed.temperature_stop_c)
-    return [each for each in both if each is not None]
