@@ -26,8 +26,7 @@ from joulelab.devices import nvml_library as library
 from joulelab.devices.base import ActivityProbe, Device
 from joulelab.devices.dcgm import DcgmActivities, activities_of
 from joulelab.devices.knobs import check_point, this_process_may_administer, unlocked_clocks_mhz
-from joulelab.devices.nvml_library import Handle, call
-from joulelab.devices.nvml_samples import PowerSamples
+from joulelab.devices.nvml_library import Handle, PowerSamples, call
 from joulelab.devices.nvml_state import (
     MEMORY_POWER_AVERAGE,
     POWER_AVERAGE,

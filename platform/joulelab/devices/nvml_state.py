@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from joulelab.core.device import Activity, DeviceState, EventReason
 from joulelab.devices.base import ActivityProbe
-from joulelab.devices.nvml_library import Handle, call, error_for
+from joulelab.devices.nvml_library import Handle, call, error_for, value_of
 from joulelab.errors import DeviceUnsupportedError, MeasurementError
 
 
@@ -35,15 +35,6 @@ POWER_CAP_NS = Field(74)
 # differently; 75 is the older counter of both.
 THERMAL_NS = ((Field(269), Field(270)), (Field(251), Field(252)), (Field(75),))
 
-_VALUE_OF_TYPE = {
-    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
-    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
-    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
-}
 _COUNTER = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
 _ABSENT = {
     pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -74,11 +65,6 @@ def thermal_fields(handle: Any) -> tuple[Field, ...]:
         if all(v.valueType == _COUNTER and _decoded(v) is not None for v in values):
             return fields
     return ()
-
-
-def value_of(union: Any, value_type: int) -> float:
-    """Take the member of an NVML value union that ``value_type`` names."""
-    return getattr(union, _VALUE_OF_TYPE[value_type])  # type: ignore[no-any-return]
 
 
 def _decoded(value: Any) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from typing_extensions import override
 
-from joulelab.core.threads import one_thread
+from joulelab.core.process import one_thread
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.power_models.calibration import (
     LEFT_OUT_AT,

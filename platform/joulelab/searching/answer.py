@@ -167,7 +167,7 @@ def answer(evidence: Evidence, *, spent_j: float) -> Answer:
 
 def _may_be_as_good(evidence: Evidence) -> tuple[Configuration, ...]:
     """Return what was never tried and may be the best, the likeliest first."""
-    from joulelab.core.threads import one_thread  # the model needs SciPy, as no sweep does
+    from joulelab.core.process import one_thread  # the model needs SciPy, as no sweep does
     from joulelab.searching.model.candidates import Caps, expected_equals
     from joulelab.searching.model.forecast import Forecaster
 

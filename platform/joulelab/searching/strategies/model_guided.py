@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
-from joulelab.core.threads import one_thread
+from joulelab.core.process import one_thread
 from joulelab.searching.base import Outcome, Strategy, cost_of
 from joulelab.searching.constraints import over_cells
 from joulelab.searching.evidence import Evidence, Problem
