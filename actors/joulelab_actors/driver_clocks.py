@@ -10,14 +10,7 @@ from rich.console import Console
 
 from joulelab.analysis.cell_report import matrix_table
 from joulelab.analysis.conclude import conclude_knobs, conclude_matrix, report_of
-from joulelab.analysis.knob_grid import (
-    ASKED,
-    Axis,
-    KnobGrid,
-    KnobLog,
-    KnobStudy,
-    knob_grid,
-)
+from joulelab.analysis.knob_grid import ASKED, Axis, KnobGrid, KnobLog, KnobStudy, knob_grid
 from joulelab.analysis.knob_study import KnobResult
 from joulelab.analysis.matrix import Matrix, configurations
 from joulelab.core.bounds import MOST_S, check_positive

@@ -13,11 +13,7 @@ from typing import Any
 import ray
 from ray._private import state
 from ray.exceptions import RayError
-from ray.experimental.internal_kv import (
-    _internal_kv_del,
-    _internal_kv_get,
-    _internal_kv_put,
-)
+from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
 from ray.util import list_named_actors
 
 from joulelab.core.device import DeviceAddress

@@ -20,11 +20,7 @@ from scripted_strategy import Scripted
 
 from joulelab.errors import ConfigError, DeviceError, TrackingError
 from joulelab.study.budget import Budget
-from joulelab.study.events import (
-    TrackingDown,
-    TrialMeasured,
-    TrialStarted,
-)
+from joulelab.study.events import TrackingDown, TrialMeasured, TrialStarted
 from joulelab.tracking.delivery import deliver
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab_actors.placement import simulated_sites

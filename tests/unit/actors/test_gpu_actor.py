@@ -18,11 +18,7 @@ from joulelab.guard import GuardClient
 from joulelab.study.resume import stored_records
 from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.store import ResultStore
-from joulelab_actors.gpu_actor import (
-    ActorReplacedError,
-    GpuActor,
-    require_cuda_sees_only,
-)
+from joulelab_actors.gpu_actor import ActorReplacedError, GpuActor, require_cuda_sees_only
 from joulelab_actors.node_facts import code_version
 
 
