@@ -53,7 +53,10 @@ class Pool(WorkerPool):
         self._out_of_service: dict[str, str] = {}
         deadline_s = time.monotonic() + NAME_TIMEOUT_S
         for site in sites:
-            self._enlist(site, settings, deadline_s)
+            try:
+                self._members[site.uuid] = enlisted(site, settings, deadline_s)
+            except DeviceError as error:
+                self._out_of_service[site.uuid] = str(error)
 
     @property
     @override
@@ -92,12 +95,6 @@ class Pool(WorkerPool):
         for member in members:
             member.kill()
         self._store.close()
-
-    def _enlist(self, site: Site, settings: WorkerSettings, deadline_s: float) -> None:
-        try:
-            self._members[site.uuid] = enlisted(site, settings, deadline_s)
-        except DeviceError as error:
-            self._out_of_service[site.uuid] = str(error)
 
     def _in_service(self) -> list[Member]:
         in_service = self._schedule.in_service

@@ -23,9 +23,14 @@ from joulelab.core.device import (
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
 from joulelab.devices import nvml_library as library
-from joulelab.devices.base import ActivityProbe, Device
+from joulelab.devices.base import (
+    ActivityProbe,
+    Device,
+    check_point,
+    this_process_may_administer,
+    unlocked_clocks_mhz,
+)
 from joulelab.devices.dcgm import DcgmActivities, activities_of
-from joulelab.devices.knobs import check_point, this_process_may_administer, unlocked_clocks_mhz
 from joulelab.devices.nvml_library import Handle, PowerSamples, call
 from joulelab.devices.nvml_state import (
     MEMORY_POWER_AVERAGE,

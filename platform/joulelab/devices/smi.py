@@ -20,8 +20,12 @@ from joulelab.core.device import (
     GpuProcess,
 )
 from joulelab.core.point import OperatingPoint
-from joulelab.devices.base import Device
-from joulelab.devices.knobs import check_point, this_process_may_administer, unlocked_clocks_mhz
+from joulelab.devices.base import (
+    Device,
+    check_point,
+    this_process_may_administer,
+    unlocked_clocks_mhz,
+)
 from joulelab.devices.tool import TOOL, LineStream, SmiQuery, ask_tool, check_exit, number, switch
 from joulelab.errors import DeviceNotFoundError, DeviceUnsupportedError
 

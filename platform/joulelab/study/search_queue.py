@@ -16,8 +16,8 @@ from joulelab.searching.base import Outcome, Strategy
 from joulelab.searching.evidence import Qualities
 from joulelab.study.budget import Account, Budget
 from joulelab.study.events import AttemptFailed, PoolEvent, TrialMeasured, outcome_of, spent_j
+from joulelab.study.pool import StudyTrials
 from joulelab.study.resume import History, history_of, trial_name
-from joulelab.study.trials import StudyTrials
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint
 

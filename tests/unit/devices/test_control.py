@@ -4,8 +4,8 @@ import pytest
 from fake_gpu import DEFAULT_CLOCK_MHZ, FakeGpu
 
 from joulelab.core.point import OperatingPoint
+from joulelab.devices.base import may_administer
 from joulelab.devices.control import OwnControl, applied
-from joulelab.devices.knobs import may_administer
 from joulelab.errors import DeviceError, DeviceLostError
 
 LOCKED = OperatingPoint(sm_clock_mhz=1410)

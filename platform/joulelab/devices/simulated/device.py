@@ -18,8 +18,7 @@ from joulelab.core.device import (
 )
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
-from joulelab.devices.base import ActivityProbe, Device
-from joulelab.devices.knobs import check_point
+from joulelab.devices.base import ActivityProbe, Device, check_point
 from joulelab.devices.simulated.board import Board
 from joulelab.devices.simulated.engine import UNITS
 from joulelab.devices.simulated.machine import Machine
