@@ -140,14 +140,6 @@ def test_a_device_that_is_not_there_is_said_by_ready(settings, gpu):
         GpuActor(absent, settings).ready()
 
 
-def test_status_tells_what_was_measured(actor):
-    actor.measure(trial(), os.getpid())
-
-    status = actor.status()
-
-    assert (status.trial, status.num_measured) == (None, 1)
-
-
 def test_cuda_that_sees_no_gpu_is_an_error_that_says_what_to_do():
     with pytest.raises(DeviceError, match="CUDA_VISIBLE_DEVICES"):
         require_cuda_sees_only("GPU-aaaa")
