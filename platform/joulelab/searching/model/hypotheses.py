@@ -203,8 +203,8 @@ def _as_measured(belief: CellBelief, moved: Array) -> Array:
         return np.asarray(parameters)
     likeliest = belief.likeliest[None]
     num = 2 * len(at.ratio)
-    slope = _by_draw(slopes, likeliest, at).reshape(num, -1)
-    wanted = _by_draw(log_time_power, likeliest, at).ravel() + moved @ slope.T
+    linear = _by_draw(slopes, likeliest, at).reshape(num, -1)
+    wanted = _by_draw(log_time_power, likeliest, at).ravel() + moved @ linear.T
     own = belief.variance * np.eye(num)
     for _ in range(_NUM_STEPS):
         missed = wanted - _by_draw(log_time_power, parameters, at).reshape(wanted.shape)
