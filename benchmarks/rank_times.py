@@ -17,7 +17,7 @@ from torch import distributed
 from torch.profiler import ProfilerActivity, profile
 
 from joulelab.attribution.collectives import rank_times
-from joulelab.core.synchronise import synchronise
+from joulelab.core.process import synchronise
 from joulelab.errors import ConfigError
 from joulelab.workloads.llama import Llama, LlamaSettings
 

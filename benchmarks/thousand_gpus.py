@@ -33,8 +33,8 @@ from joulelab.study.gpu import StudyGpu
 from joulelab.study.run import StudySetup, run_trials
 from joulelab.study.worker import Report, WorkerSettings
 from joulelab_actors import pool
-from joulelab_actors.code_version import code_version
 from joulelab_actors.gpu_actor import Member, Readiness
+from joulelab_actors.node_facts import code_version
 from joulelab_actors.placement import Site
 from joulelab_actors.session import connected
 

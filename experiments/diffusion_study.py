@@ -26,7 +26,7 @@ from typing import TypeVar
 from joulelab.analysis.knob_grid import Axis, KnobStudy, scored
 from joulelab.cli.study import parse_with_workload
 from joulelab.workloads.diffusion_settings import DiffusionSettings
-from joulelab_actors.knob_study import KnobOptions
+from joulelab_actors.driver_clocks import KnobOptions
 
 Settings = TypeVar("Settings")
 AMONG = dict.fromkeys(("diffusion", "digits-diffusion"))

@@ -26,7 +26,7 @@ from typing import TypeVar
 from joulelab.analysis.knob_grid import Axis, KnobStudy
 from joulelab.cli.study import parse_with_workload
 from joulelab.workloads.llama import LlamaSettings
-from joulelab_actors.knob_study import KnobOptions
+from joulelab_actors.driver_clocks import KnobOptions
 
 Settings = TypeVar("Settings")
 AMONG = dict.fromkeys(("llama", "bloom"))

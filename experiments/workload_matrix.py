@@ -28,8 +28,8 @@ import tyro
 from joulelab.analysis.matrix import Matrix, matrix_of
 from joulelab.cli.study import parse_study
 from joulelab.core.procedure import Procedure
+from joulelab_actors.driver_clocks import check_asked, measure_matrix, plan_lines, report_matrix
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.matrix_study import check_asked, measure_matrix, plan_lines, report_matrix
 
 SHORT = Procedure(
     idle_s=0.0, settle_s=0.1, warmup_min_s=1.0, warmup_max_s=2.0,

@@ -34,6 +34,15 @@ def site_of(address):
         )
 
 
+def actor_row(uuid):
+    """Return what Ray knows of a GPU's actor, its process among it."""
+    from ray._private import state
+
+    name = f"joulelab:{uuid}"
+    [row] = [a for a in state.actors().values() if a["Name"] == name and a["State"] != "DEAD"]
+    return row
+
+
 def gemm(sm_clock_mhz=None, **knobs):
     point = OperatingPoint(sm_clock_mhz=sm_clock_mhz)
     return Configuration.of("gemm", knobs or None, point)

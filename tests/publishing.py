@@ -15,7 +15,7 @@ def publish(device: SimulatedDevice, period_s: float = 0.02) -> Ticker:
 
     A lost device publishes nothing more, as a lost GPU answers nothing.
     """
-    probe = _Probe(device._machine)
+    probe = _Probe(device.machine)
     return device.clock.every(period_s, lambda: _write(device, device._driver, probe))
 
 

@@ -44,7 +44,7 @@ def wait(duration_s: float) -> PhaseCost:
 
 def hold(device: SimulatedDevice) -> None:
     """Let this process hold a context, so that the clocks stay up."""
-    device._machine.hold_memory(1e9)
+    device.machine.hold_memory(1e9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

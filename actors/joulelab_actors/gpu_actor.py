@@ -18,7 +18,7 @@ from joulelab.core.trial import Trial
 from joulelab.errors import DeviceError, JouleLabError
 from joulelab.sampling.cuda_device import is_same, seen_uuids
 from joulelab.study.worker import GpuWorker, Report, WorkerSettings
-from joulelab_actors.code_version import code_version
+from joulelab_actors.node_facts import code_version
 from joulelab_actors.placement import Site
 from joulelab_actors.session import NAMESPACE
 
@@ -40,16 +40,6 @@ class Readiness:
     code_version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActorStatus:
-    """What an actor is doing, and since when; ``trial`` is ``None`` between trials."""
-
-    trial: str | None
-    since_s: float
-    num_measured: int
-    pid: int
-
-
 class ActorReplacedError(DeviceError):
     """A trial was given to a process that had died by then; nothing was measured."""
 
@@ -68,9 +58,6 @@ class GpuActor:
         partners: Sequence[DeviceAddress] = (),
     ) -> None:
         self._worker = GpuWorker(address, settings, partners=partners, check=require_cuda_sees_only)
-        self._trial: str | None = None
-        self._trial_since_s = 0.0
-        self._num_measured = 0
 
     @ray.method(concurrency_group="measure", max_task_retries=-1)
     def ready(self) -> Readiness:
@@ -101,13 +88,7 @@ class GpuActor:
         """
         if pid != os.getpid():
             raise ActorReplacedError(f"process {pid} was replaced before it began the trial")
-        self._trial, self._trial_since_s = trial.name, time.monotonic()
-        try:
-            report = self._worker.measure(trial)
-            self._num_measured += 1
-        finally:
-            self._trial = None
-        return report
+        return self._worker.measure(trial)
 
     @ray.method(concurrency_group="measure")
     def attribute(
@@ -119,17 +100,6 @@ class GpuActor:
             JouleLabError: If it cannot be found out; says why.
         """
         return self._worker.attribute(configuration, method, contexts)
-
-    @ray.method(concurrency_group="control")
-    def status(self) -> ActorStatus:
-        """Say what the actor is doing, while it does it."""
-        since_s = time.monotonic() - self._trial_since_s if self._trial else 0.0
-        return ActorStatus(
-            trial=self._trial,
-            since_s=since_s,
-            num_measured=self._num_measured,
-            pid=os.getpid(),
-        )
 
     @ray.method(concurrency_group="control")
     def abandon(self) -> None:

@@ -10,10 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import joulelab
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
@@ -25,7 +28,6 @@ from joulelab.guard.start import may_start, nobody_listens
 from joulelab.provenance import joulelab_version
 from joulelab.tracking.durable import check_folder
 from joulelab.tracking.study_lock import has_local_locks, kind_of
-from joulelab_actors.code_version import code_version
 
 _PATIENCE_S = 5.0
 _PROC = Path("/proc")
@@ -33,70 +35,43 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFacts:
-    """A GPU as its node sees it.
-
-    Attributes:
-        uuid: Which GPU.
-        name: Product; ``""`` if it could not be opened.
-        backend: How it is reached.
-        is_hardware: Whether programs run on it.
-        driver_version: Version of the driver; ``""`` if unread.
-        reads: Sensors that could be read just now.
-        lacks: Those that could not.
-        can_set_clocks: Whether a process there may set clocks; ``None`` if only a try would tell.
-        owed: Why it has settings that a guard must still restore; ``""`` if it has none.
-        trouble: Why it cannot be used; ``""`` if it can.
-    """
+    """A GPU as its node sees it."""
 
     uuid: str
-    backend: str
-    is_hardware: bool
-    name: str = ""
-    driver_version: str = ""
-    reads: tuple[str, ...] = ()
-    lacks: tuple[str, ...] = ()
+    backend: str  # how it is reached
+    is_hardware: bool  # whether programs run on it
+    name: str = ""  # product; "" if it could not be opened
+    driver_version: str = ""  # "" if unread
+    reads: tuple[str, ...] = ()  # sensors that could be read just now
+    lacks: tuple[str, ...] = ()  # those that could not
+    # Whether a process there may set clocks; None if only a try would tell.
     can_set_clocks: bool | None = None
-    owed: str = ""
-    trouble: str = ""
+    owed: str = ""  # why it has settings that a guard must still restore; "" if it has none
+    trouble: str = ""  # why it cannot be used; "" if it can
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardFacts:
-    """The clock guard of a node.
+    """The clock guard of a node."""
 
-    Attributes:
-        pid: The one that answers; ``None`` if one starts when it is needed.
-        is_root: Whether it has the rights of root.
-        outlives_job: Whether it goes on, or would, when SLURM ends this job with all its
-            processes; ``None`` outside a job.
-        trouble: Why there is none to be had; ``""`` if there is.
-    """
-
-    pid: int | None = None
-    is_root: bool = False
+    pid: int | None = None  # the one that answers; None if one starts when it is needed
+    is_root: bool = False  # whether it has the rights of root
+    # Whether it goes on, or would, when SLURM ends this job with all its processes; None outside a
+    # job.
     outlives_job: bool | None = None
-    trouble: str = ""
+    trouble: str = ""  # why there is none to be had; "" if there is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderFacts:
-    """The results folder as a node sees it.
+    """The results folder as a node sees it."""
 
-    Attributes:
-        path: Where it is there, as an absolute path.
-        kind: Kind of its file system, such as ``"nfs4"``; ``""`` if unknown.
-        free_b: Free space, in bytes.
-        has_locks: Whether a file in it can be locked, for other nodes too.
-        sees_mark: Whether it holds the file that the driver has put there.
-        trouble: Why it cannot be used; ``""`` if it can.
-    """
-
-    path: str
-    kind: str = ""
-    free_b: int = 0
-    has_locks: bool = False
-    sees_mark: bool = False
-    trouble: str = ""
+    path: str  # where it is there, as an absolute path
+    kind: str = ""  # kind of its file system, such as "nfs4"; "" if unknown
+    free_b: int = 0  # free space, in bytes
+    has_locks: bool = False  # whether a file in it can be locked, for other nodes too
+    sees_mark: bool = False  # whether it holds the file that the driver has put there
+    trouble: str = ""  # why it cannot be used; "" if it can
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,3 +235,17 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+@cache
+def code_version() -> str:
+    """Return twelve hex digits that change with any line of either package: the code of a process.
+
+    Driver and actors must run the same.
+    """
+    digest = sha256()
+    for root in (Path(joulelab.__file__).parent, Path(__file__).parent):
+        for path in sorted(root.rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -23,7 +23,6 @@ from joulelab.study.resume import stored_records
 from joulelab.study.schedule import after_failing, after_measuring, struck
 from joulelab.study.worker import Report, WorkerSettings
 from joulelab.tracking.store import ResultStore
-from joulelab_actors.code_version import code_version
 from joulelab_actors.gpu_actor import (
     NAME_TIMEOUT_S,
     READY_TIMEOUT_S,
@@ -33,6 +32,7 @@ from joulelab_actors.gpu_actor import (
     enlisted,
     words_of,
 )
+from joulelab_actors.node_facts import code_version
 from joulelab_actors.placement import Site
 
 _AHEAD = 2  # one trial under way and one waiting, so that a GPU never waits for the driver
@@ -53,7 +53,10 @@ class Pool(WorkerPool):
         self._out_of_service: dict[str, str] = {}
         deadline_s = time.monotonic() + NAME_TIMEOUT_S
         for site in sites:
-            self._enlist(site, settings, deadline_s)
+            try:
+                self._members[site.uuid] = enlisted(site, settings, deadline_s)
+            except DeviceError as error:
+                self._out_of_service[site.uuid] = str(error)
 
     @property
     @override
@@ -92,12 +95,6 @@ class Pool(WorkerPool):
         for member in members:
             member.kill()
         self._store.close()
-
-    def _enlist(self, site: Site, settings: WorkerSettings, deadline_s: float) -> None:
-        try:
-            self._members[site.uuid] = enlisted(site, settings, deadline_s)
-        except DeviceError as error:
-            self._out_of_service[site.uuid] = str(error)
 
     def _in_service(self) -> list[Member]:
         in_service = self._schedule.in_service

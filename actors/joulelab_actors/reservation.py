@@ -13,11 +13,7 @@ from typing import Any
 import ray
 from ray._private import state
 from ray.exceptions import RayError
-from ray.experimental.internal_kv import (
-    _internal_kv_del,
-    _internal_kv_get,
-    _internal_kv_put,
-)
+from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
 from ray.util import list_named_actors
 
 from joulelab.core.device import DeviceAddress
@@ -66,7 +62,7 @@ def reserved(
             least = num_gpus or (1 if waited_s > NAME_TIMEOUT_S else None)
             if chosen := keeper.keep(sites, held, num_gpus, least):
                 break
-            line = _waiting_words(sites, held)
+            line = f"Waiting for GPUs: {_holder_words(sites, held)}."
             if line != reported and waited_s > _QUIET_S:
                 reported = line
                 report(line)
@@ -196,10 +192,6 @@ def _running_jobs() -> set[str]:
     """Return the jobs whose driver has not ended."""
     jobs: list[dict[str, Any]] = state.jobs()  # type: ignore[no-untyped-call]
     return {job["JobID"] for job in jobs if not job["IsDead"]}
-
-
-def _waiting_words(sites: Sequence[Site], held: Mapping[str, str]) -> str:
-    return f"Waiting for GPUs: {_holder_words(sites, held)}."
 
 
 def _holder_words(sites: Sequence[Site], held: Mapping[str, str]) -> str:

@@ -87,10 +87,6 @@ def first_line(error: Exception) -> str:
     return f"{line.rstrip('.')}."
 
 
-def _logs() -> Path:
-    return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray")  # noqa: S108 - where Ray puts them
-
-
 def answers(address: str, timeout_s: float) -> bool:
     """Return whether somebody listens at ``"host:port"``."""
     host, _, port = address.rpartition(":")
@@ -160,9 +156,10 @@ def _start_local(num_cpus: int | None, dashboard: bool) -> None:
                 object_store_memory=_OBJECT_STORE_B,
             )
     except Exception as error:  # a start that takes too long is a bare Exception
+        logs = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray")  # noqa: S108 - Ray's place
         raise DeviceError(
             f"Ray could not be started on this machine: {first_line(error)} See what keeps it "
-            f"(load, memory, a full disk; its logs are under {_logs()}), and try again."
+            f"(load, memory, a full disk; its logs are under {logs}), and try again."
         ) from error
     if dashboard:
         _show_dashboard(context.dashboard_url)

@@ -5,7 +5,7 @@ import pytest
 from joulelab.devices.replay import ReplayDevice
 from joulelab.devices.simulated import SimulatedDevice, fleet
 from joulelab.power_models.members.physics import PhysicsModel
-from joulelab.power_models.members.regressions import MeanModel
+from joulelab.power_models.members.tabular import MeanModel
 from joulelab.searching.strategies.listed import Grid
 from joulelab.testing import (
     DeviceContract,

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 import ray
-from actor_fixtures import trials
+from actor_fixtures import actor_row, trials
 from ray.exceptions import ObjectLostError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from waiting import until
@@ -17,7 +17,6 @@ from joulelab.devices.simulated import DriverStore
 from joulelab.study.events import AttemptFailed, TrialStarted
 from joulelab.study.worker import Report
 from joulelab_actors.gpu_actor import Member
-from joulelab_actors.session import NAMESPACE
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,11 +63,10 @@ def test_a_trial_that_is_given_to_an_actor_that_has_just_died_is_measured_once(s
 
     def kill_first(event):
         if isinstance(event, TrialStarted) and not killed:  # the next one is given to it yet
-            actor = ray.get_actor(f"joulelab:{event.uuid}", namespace=NAMESPACE)
-            killed.append(psutil.Process(ray.get(actor.status.remote()).pid))
+            killed.append(psutil.Process(actor_row(event.uuid)["Pid"]))
             killed[0].kill()
             killed[0].wait(60)
-            until(lambda: ray._private.state.actors(actor._actor_id.hex())["NumRestarts"])
+            until(lambda: actor_row(event.uuid)["NumRestarts"])
 
     summary, store = study(trials(repeats=3), on_event=kill_first)
 

@@ -15,20 +15,15 @@ from pathlib import Path
 import psutil
 import pytest
 import ray
-from actor_fixtures import CLOCKS_MHZ, QUICK, gemm
+from actor_fixtures import CLOCKS_MHZ, QUICK, actor_row, gemm
 from scripted_strategy import Scripted
 
 from joulelab.errors import ConfigError, DeviceError, TrackingError
 from joulelab.study.budget import Budget
-from joulelab.study.events import (
-    TrackingDown,
-    TrialMeasured,
-    TrialStarted,
-)
+from joulelab.study.events import TrackingDown, TrialMeasured, TrialStarted
 from joulelab.tracking.delivery import deliver
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab_actors.placement import simulated_sites
-from joulelab_actors.session import NAMESPACE
 from joulelab_actors.tune import experiment
 
 LONG = replace(QUICK, window_s=30.0, min_windows=10, limit_s=600.0)
@@ -36,8 +31,7 @@ CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
 
 
 def pid_of(uuid):
-    actor = ray.get_actor(f"joulelab:{uuid}", namespace=NAMESPACE)
-    return ray.get(actor.status.remote()).pid
+    return actor_row(uuid)["Pid"]
 
 
 def pids_of_trials():

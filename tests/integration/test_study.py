@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import ray
-from actor_fixtures import CLOCKS_MHZ, QUICK, STUDY, gemm, trial, trials
+from actor_fixtures import CLOCKS_MHZ, QUICK, STUDY, actor_row, gemm, trial, trials
 from waiting import until
 
 from joulelab.analysis.compared import comparable
@@ -35,17 +35,9 @@ LONG = replace(QUICK, window_s=30.0, min_windows=10, limit_s=600.0)
 
 def kill_actor_of(uuid):
     """SIGKILL the actor's process while it measures; returns its process id."""
-    actor = ray.get_actor(f"joulelab:{uuid}", namespace=NAMESPACE)
-    status = ray.get(actor.status.remote())
-    os.kill(status.pid, signal.SIGKILL)
-    return status
-
-
-def row_of(uuid):
-    """Return what Ray knows of a GPU's actor."""
-    actors, name = ray._private.state.actors().values(), f"joulelab:{uuid}"
-    [row] = [each for each in actors if each["Name"] == name and each["State"] != "DEAD"]
-    return row
+    pid = actor_row(uuid)["Pid"]
+    os.kill(pid, signal.SIGKILL)
+    return pid
 
 
 def of_kind(events, kind):
@@ -60,7 +52,7 @@ def undisturbed(shared_study):
     def look(event):
         events.append(event)
         if isinstance(event, DeviceReady):
-            places[event.uuid] = row_of(event.uuid)["Address"]["NodeID"]
+            places[event.uuid] = actor_row(event.uuid)["Address"]["NodeID"]
 
     summary, store = shared_study(trials(repeats=10), num_gpus=4, on_event=look)
     return summary, store, events, places

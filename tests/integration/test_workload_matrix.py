@@ -13,8 +13,8 @@ from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
+from joulelab_actors.driver_clocks import measure_matrix, plan_lines, report_matrix
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.matrix_study import measure_matrix, plan_lines, report_matrix
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "workload_matrix.py"
 SHORT = replace(QUICK, idle_s=0.0, warmup_max_s=1.0, window_s=0.5, limit_s=2.0)

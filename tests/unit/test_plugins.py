@@ -15,7 +15,7 @@ MODULE = """
 from joulelab.core.cost import PhaseCost
 from joulelab.devices.simulated import SimulatedDevice
 from joulelab.objectives import Objective
-from joulelab.power_models.members.regressions import MeanModel
+from joulelab.power_models.members.tabular import MeanModel
 from joulelab.searching.strategies.listed import Grid
 
 def pause(batch: int = 2):
@@ -151,7 +151,7 @@ def test_a_model_that_could_not_be_found_again_by_its_name_is_refused(installed)
 COSTS = """
 from joulelab.core.configuration import Configuration
 from joulelab.searching.base import Figures, Outcome
-from joulelab.study.outcomes import result_of
+from joulelab.study.events import result_of
 
 figures = Figures(energy_j=2.0, energy_u_j=0.0, time_s=4.0, time_u_s=0.0, power_w=1.0, board="b")
 outcome = Outcome(candidate=Configuration.of("pause", {"batch": 1}), figures=figures)

@@ -32,41 +32,25 @@ class _TuneAlgorithm:
     """
 
     make: Callable[[list[Point], int], Searcher]
-    objectives: tuple[str, ...]
+    objectives: tuple[str, ...] = ("cost",)
     most_doubles: int = MOST_DOUBLES
     takes_places: bool = True
 
 
-def _tpe(points: list[Point], seed: int) -> Searcher:
-    from optuna.samplers import TPESampler
-
-    return _optuna(points, TPESampler(seed=seed))
-
-
-def _gp(points: list[Point], seed: int) -> Searcher:
-    from optuna.samplers import GPSampler
-
-    return _optuna(points, GPSampler(seed=seed))
-
-
-def _nsga2(points: list[Point], seed: int) -> Searcher:
-    from optuna.samplers import NSGAIISampler
-
-    return _optuna(points, NSGAIISampler(seed=seed, population_size=_POPULATION))
-
-
-def _optuna(points: list[Point], sampler: Any) -> Searcher:
+def _optuna(sampler: str, points: list[Point], seed: int, **settings: int) -> Searcher:
     import optuna
     from ray.tune.search.optuna import OptunaSearch
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # else it announces each of its studies
-    return OptunaSearch(points_to_evaluate=points, sampler=sampler)
+    made = getattr(optuna.samplers, sampler)(seed=seed, **settings)
+    return OptunaSearch(points_to_evaluate=points, sampler=made)
 
 
+_NSGA2 = partial(_optuna, "NSGAIISampler", population_size=_POPULATION)
 TUNE_ALGORITHMS: Mapping[str, _TuneAlgorithm] = {
-    "gp": _TuneAlgorithm(make=_gp, objectives=("cost",), most_doubles=_DOUBLES_OF_GP),
-    "nsga2": _TuneAlgorithm(make=_nsga2, objectives=("energy", "time")),
-    "tpe": _TuneAlgorithm(make=_tpe, objectives=("cost",)),
+    "gp": _TuneAlgorithm(make=partial(_optuna, "GPSampler"), most_doubles=_DOUBLES_OF_GP),
+    "nsga2": _TuneAlgorithm(make=_NSGA2, objectives=("energy", "time")),
+    "tpe": _TuneAlgorithm(make=partial(_optuna, "TPESampler")),
 }
 """Algorithms of Tune's: Optuna's Gaussian process, NSGA-II and TPE."""
 
@@ -98,10 +82,7 @@ def algorithm(name: str) -> MakeStrategy:
         raise unknown_name("search algorithm", name, ALGORITHMS)
     make = partial(_of_own_package, name)
     make([], 0)  # the package is missing now, or not at all
-    takes_places = name not in _CONTINUOUS
-    return partial(
-        _tuned, _TuneAlgorithm(make=make, objectives=("cost",), takes_places=takes_places)
-    )
+    return partial(_tuned, _TuneAlgorithm(make=make, takes_places=name not in _CONTINUOUS))
 
 
 def scheduler(name: str | None, most_repeats: int) -> TrialScheduler | None:

@@ -35,17 +35,13 @@ def configuration_of(config: Mapping[str, Any]) -> tuple[Configuration, int]:
     Raises:
         ConfigError: If it names no workload, or a value is none that a GPU can have.
     """
-    rest = {name: _scalar(value) for name, value in config.items()}
+    # Algorithms of Tune's suggest numbers of NumPy's.
+    rest = {k: v.item() if isinstance(v, np.generic) else v for k, v in config.items()}
     workload, repeat = rest.pop(WORKLOAD, None), int(rest.pop(REPEAT, 0))
     if not isinstance(workload, str):
         raise ConfigError(f"A trial needs the name of a workload, got {workload!r}.")
     point = OperatingPoint(**{name: rest.pop(name) for name in _POINT if name in rest})
     return Configuration.of(workload, rest, point), repeat
-
-
-def _scalar(value: Any) -> Any:
-    """Return what algorithms of Tune's suggest as a number of NumPy's as one of Python's."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 class MeasuredTrial(tune.Trainable):

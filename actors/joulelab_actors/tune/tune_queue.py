@@ -15,8 +15,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.core.trial import Trial
 from joulelab.errors import DeviceError, JouleLabError
 from joulelab.searching.base import Outcome
-from joulelab.study.events import DeviceQuarantined, PoolEvent
-from joulelab.study.outcomes import result_of
+from joulelab.study.events import DeviceQuarantined, PoolEvent, result_of
 from joulelab.study.resume import History
 from joulelab.study.search_queue import Check, Search, SearchQueue
 from joulelab.tracking.study import ChartPoint

@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.searching.base import Figures, Outcome, Strategy, cost_of
-from joulelab.searching.constraints import Judgement
 from joulelab.searching.evidence import Evidence, Problem
 
 Point = dict[str, float]
@@ -174,7 +173,8 @@ class TuneStrategy(Strategy):
             if self.evidence.judgement(each).is_feasible
             and (mean := self.evidence.mean(each)) is not None
         ]
-        return max(feasible, default=0.0) + _miss(judgement)
+        # How far off it is: its violation, or else its doubt.
+        return max(feasible, default=0.0) + (judgement.violation or 1 - judgement.probability)
 
 
 def _ordered(values: tuple[KnobValue, ...]) -> tuple[KnobValue, ...]:
@@ -185,8 +185,3 @@ def _ordered(values: tuple[KnobValue, ...]) -> tuple[KnobValue, ...]:
 
 def _numbers(values: tuple[KnobValue, ...]) -> list[int | float]:
     return [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-
-
-def _miss(judgement: Judgement) -> float:
-    """Return how far off an infeasible configuration is: its violation, or else its doubt."""
-    return judgement.violation or 1 - judgement.probability

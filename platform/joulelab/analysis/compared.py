@@ -12,13 +12,12 @@ import numpy as np
 
 from joulelab.analysis.temperature import TemperatureEffect, with_shared_errors
 from joulelab.core.additive import AdditiveFit, Interval, fit_additive, less, more, tied
-from joulelab.core.comparison import non_dominated
+from joulelab.core.comparison import lines_of, non_dominated, scatter_of, with_scatter
 from joulelab.core.configuration import KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Finding, Measurement
 from joulelab.core.point import OperatingPoint
-from joulelab.core.recorded import lines_of, scatter_of, with_scatter
 from joulelab.core.steadiness import Drift, fit_drift
 from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 from joulelab.attribution.profile import kernel_name
 from joulelab.attribution.torch_data import sample_of
 from joulelab.attribution.traced import cache_regions
-from joulelab.core.synchronise import synchronise
+from joulelab.core.process import synchronise
 from joulelab.errors import ConfigError
 from joulelab.tracing.calls import Call, tensors_in
 from joulelab.tracing.operators import Describer, Storages

@@ -10,9 +10,16 @@ true differences are on the right side, and the margins cover all their errors a
 Dunnett's critical value (JASA 50, 1955) is computed for equal correlations at the smallest one that
 occurs. By Slepian's inequality (Bell System Technical Journal 41, 1962) that can only widen the
 margins, and it makes the multivariate integral a double one.
+
+Recordings state no uncertainty of their own. Where nothing was repeated, each is compared with the
+line through its two neighbours. What a curve bends between them counts as scatter, so that few
+observations of a curve with a knee scatter more than they do, never less (Gasser, Sroka,
+Jennen-Steinmetz, "Residual variance and residual pattern in nonlinear regression", Biometrika 73,
+1986).
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from math import floor, inf, isinf, sqrt
 
@@ -20,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.additive import AdditiveFit, Array
+from joulelab.core.configuration import Configuration
 from joulelab.core.statistics import student_quantile
 from joulelab.errors import ConfigError
 
@@ -176,3 +184,86 @@ def non_dominated(costs: NDArray[np.float64], resolution: float = 0.0) -> NDArra
     less = (raised[:, None, :] < costs[None, :, :]).any(axis=2)
     dominated: NDArray[np.bool_] = np.any(no_more & less, axis=0)
     return np.logical_not(dominated)
+
+
+LEAST_TRIPLES = 6
+"""Fewer say too little of a variance: three degrees of freedom are left."""
+DOF_PER_TRIPLE = 18 / 35
+"""Neighbouring triples share observations: the estimate varies as that of so many (section 3)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roughness:
+    """Variance of an observation about a smooth curve."""
+
+    variance: float  # estimate of it, in squared units of the observations
+    dof: int  # degrees of freedom that the estimate is worth
+
+
+def roughness(curves: Iterable[tuple[Array, Array]]) -> Roughness | None:
+    """Estimate the variance that observations along some curves have in common.
+
+    Args:
+        curves: Places and observations of each, both of shape ``(n,)``; no place twice.
+
+    Returns:
+        ``None`` where the curves have fewer than six observations between two others.
+    """
+    squared = np.concatenate([np.empty(0), *(_squared(x, y) for x, y in curves)])
+    if squared.size < LEAST_TRIPLES:
+        return None
+    dof = int(DOF_PER_TRIPLE * squared.size)
+    return Roughness(variance=float(squared.mean()), dof=dof)
+
+
+def _squared(x: Array, y: Array) -> Array:
+    """Squared distances from the neighbours' line, of the variance of one observation each."""
+    order = np.argsort(x)
+    x, y = x[order], y[order]
+    before = (x[2:] - x[1:-1]) / (x[2:] - x[:-2])
+    miss = before * y[:-2] + (1 - before) * y[2:] - y[1:-1]
+    return np.asarray(miss**2 / (before**2 + (1 - before) ** 2 + 1))
+
+
+Lines = Sequence[Sequence[tuple[str, float]]]
+"""Names that differ in one setting, each with its value there."""
+
+
+def lines_of(configurations: Mapping[str, Configuration]) -> Lines:
+    """Return the lines of clocks, or of limits, along which configurations lie, by their names."""
+    lines: dict[object, list[tuple[str, float]]] = {}
+    for name, each in configurations.items():
+        point, rest = each.point, (each.workload, each.knobs, each.point.mem_clock_mhz)
+        if point.sm_clock_mhz is not None:
+            line = lines.setdefault((*rest, point.power_limit_w), [])
+            line.append((name, point.sm_clock_mhz))
+        elif point.power_limit_w is not None:
+            lines.setdefault(rest, []).append((name, point.power_limit_w))
+    return list(lines.values())
+
+
+def scatter_of(fit: AdditiveFit, lines: Lines) -> Roughness | None:
+    """Return how recordings scatter: between repeats, or else along ``lines``.
+
+    Returns:
+        ``None`` where they neither repeat nor lie along a line: nothing tells.
+    """
+    if fit.residual_sd is not None:
+        return Roughness(variance=fit.residual_sd**2, dof=fit.dof)
+    value = dict(zip(fit.configurations, fit.estimate.tolist(), strict=True))
+    return roughness(
+        (np.array([at for _, at in line]), np.array([value[name] for name, _ in line]))
+        for line in lines
+    )
+
+
+def with_scatter(fit: AdditiveFit, found: Roughness | None) -> AdditiveFit:
+    """Return a fit of single recordings with how such scatter; open where that is not known."""
+    if found is None:
+        return replace(fit, is_open=True)
+    return replace(
+        fit,
+        scatter=found.variance * np.eye(len(fit.estimate)),
+        dof=found.dof,
+        residual_sd=sqrt(found.variance),
+    )

@@ -36,28 +36,17 @@ class DeviceAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceIdentity:
-    """Which device it is, and the driver settings that can move a number.
+    """Which device it is, and the driver settings that can move a number."""
 
-    Attributes:
-        uuid: NVML UUID, ``"GPU-..."``; the identity that survives reboots and re-indexing.
-        name: Product name as the driver gives it, e.g. ``"NVIDIA H200"``.
-        backend: Registry name of the device class that talks to it, e.g. ``"nvml"``.
-        driver_version: Driver version.
-        vbios_version: VBIOS version; ``None`` where the driver does not say.
-        pci_bus_id: PCI bus id; ``None`` for devices that have none.
-        ecc_enabled: ECC memory mode; ``None`` where there is none.
-        mig_enabled: MIG mode; ``None`` where there is none.
-        persistence_mode: Whether the driver stays loaded without clients; ``None`` if unknown.
-    """
-
-    uuid: str
-    name: str
-    backend: str
+    uuid: str  # NVML UUID, "GPU-..."; the identity that survives reboots and re-indexing
+    name: str  # product name as the driver gives it, e.g. "NVIDIA H200"
+    backend: str  # registry name of the device class that talks to it, e.g. "nvml"
     driver_version: str
-    vbios_version: str | None = None
-    pci_bus_id: str | None = None
-    ecc_enabled: bool | None = None
-    mig_enabled: bool | None = None
+    vbios_version: str | None = None  # VBIOS version; None where the driver does not say
+    pci_bus_id: str | None = None  # PCI bus id; None for devices that have none
+    ecc_enabled: bool | None = None  # ECC memory mode; None where there is none
+    mig_enabled: bool | None = None  # MIG mode; None where there is none
+    # Whether the driver stays loaded without clients; None if unknown.
     persistence_mode: bool | None = None
 
     def leading(self, num: int) -> "DeviceIdentity":
@@ -73,77 +62,54 @@ def boards_in(name: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a device can be asked and told.
+    """What a device can be asked and told."""
 
-    Attributes:
-        sm_clocks_mhz: Settable SM clocks, descending; empty where none can be set.
-        mem_clocks_mhz: Settable memory clocks, descending.
-        power_limits_w: Lowest and highest settable power limit, in watts; ``None`` if fixed.
-        default_power_limit_w: The limit after a reset, in watts; ``None`` if unknown.
-        has_energy_counter: :meth:`Device.read_energy_j` works.
-        has_power_samples: :meth:`Device.read_power_samples` works.
-        has_memory_power: :meth:`Device.read_memory_power_w` works.
-        has_activity: :meth:`Device.activity` works.
-        can_set_clocks: Whether *this process* may set clocks; ``None`` where only a try
-            would tell and none was made.
-        unlocked_sm_clock_mhz: Where the SM clock of this board stays under load while nothing
-            holds it down, so that a lower one shows a lock; ``None`` where it varies.
-        unlocked_mem_clock_mhz: The same for the memory clock.
-        activity_source: Backend that counts activities in the place of the device's own, which
-            cannot; ``None`` where none does.
-        memory_b: Device memory in all, in bytes; ``None`` if unread.
-    """
-
-    sm_clocks_mhz: tuple[int, ...]
-    mem_clocks_mhz: tuple[int, ...]
+    sm_clocks_mhz: tuple[int, ...]  # settable SM clocks, descending; empty where none can be set
+    mem_clocks_mhz: tuple[int, ...]  # settable memory clocks, descending
+    # Lowest and highest settable power limit, in watts; None if fixed.
     power_limits_w: tuple[float, float] | None
-    default_power_limit_w: float | None
-    has_energy_counter: bool
-    has_power_samples: bool
-    has_memory_power: bool
-    has_activity: bool
+    default_power_limit_w: float | None  # the limit after a reset, in watts; None if unknown
+    has_energy_counter: bool  # Device.read_energy_j works
+    has_power_samples: bool  # Device.read_power_samples works
+    has_memory_power: bool  # Device.read_memory_power_w works
+    has_activity: bool  # Device.activity works
+    # Whether *this process* may set clocks; None where only a try would tell and none was made.
     can_set_clocks: bool | None
+    # Where the SM clock of this board stays under load while nothing holds it down, so that a lower
+    # one shows a lock; None where it varies.
     unlocked_sm_clock_mhz: int | None = None
-    unlocked_mem_clock_mhz: int | None = None
+    unlocked_mem_clock_mhz: int | None = None  # the same for the memory clock
+    # Backend that counts activities in the place of the device's own, which cannot; None where none
+    # does.
     activity_source: str | None = None
-    memory_b: int | None = None
+    memory_b: int | None = None  # device memory in all, in bytes; None if unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceState:
-    """One look at a device's clocks, temperatures and limits.
+    """One look at a device's clocks, temperatures and limits."""
 
-    Attributes:
-        sm_clock_mhz: SM clock now.
-        mem_clock_mhz: Memory clock now; ``None`` where a recording does not tell.
-        temperature_c: GPU temperature, in degrees Celsius; ``None`` likewise.
-        memory_temperature_c: Memory temperature, in degrees Celsius; ``None`` if unreadable.
-        power_limit_w: Board power limit in force, in watts; ``None`` if unreadable.
-        event_reasons: What holds the clocks down at this instant.
-        power_cap_s: Seconds so far (any origin) that the power cap held the clocks down;
-            ``None`` where the driver has no such counter.
-        thermal_s: The same for thermal slowdown, software and hardware together.
-        memory_used_b: Device memory in use by whomever, in bytes, without what the driver
-            reserves for itself; ``None`` if unread.
-        held: Locks and power limit that the driver says are set; ``None`` where it does not
-            tell, as NVML does not.
-        gpu_utilization: Share (0 to 1) of the driver's last sample period, up to a second, in
-            which a kernel ran; ``None`` if unreadable.
-        memory_utilization: The same for device memory that was read or written.
-    """
-
-    sm_clock_mhz: int
-    mem_clock_mhz: int | None
-    temperature_c: float | None
+    sm_clock_mhz: int  # SM clock now
+    mem_clock_mhz: int | None  # memory clock now; None where a recording does not tell
+    temperature_c: float | None  # GPU temperature, in degrees Celsius; None likewise
+    # Memory temperature, in degrees Celsius; None if unreadable.
     memory_temperature_c: float | None = None
-    power_limit_w: float | None = None
-    event_reasons: EventReason = EventReason.NONE
+    power_limit_w: float | None = None  # board power limit in force, in watts; None if unreadable
+    event_reasons: EventReason = EventReason.NONE  # what holds the clocks down at this instant
+    # Seconds so far (any origin) that the power cap held the clocks down; None where the driver has
+    # no such counter.
     power_cap_s: float | None = None
-    thermal_s: float | None = None
+    thermal_s: float | None = None  # the same for thermal slowdown, software and hardware together
+    # Device memory in use by whomever, in bytes, without what the driver reserves for itself; None
+    # if unread.
     memory_used_b: int | None = None
+    # Locks and power limit that the driver says are set; None where it does not tell, as NVML does
+    # not.
     held: OperatingPoint | None = None
+    # Share (0 to 1) of the driver's last sample period, up to a second, in which a kernel ran; None
+    # if unreadable.
     gpu_utilization: float | None = None
-    memory_utilization: float | None = None
+    memory_utilization: float | None = None  # the same for device memory that was read or written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

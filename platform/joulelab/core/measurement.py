@@ -58,50 +58,39 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What the device did while the windows ran, as read back from it.
+    """What the device did while the windows ran, as read back from it."""
 
-    Attributes:
-        sm_clock_mhz: Median SM clock under load; ``None`` if unread.
-        clock_residency: Share of the looks (0 to 1) at which the SM clock was within 15 MHz of
-            the requested one; ``None`` where none was requested.
-        mem_clock_mhz: Median memory clock; ``None`` if unread.
-        temperature_start_c: GPU temperature at the start, in degrees Celsius; _stop_ at the end.
-        power_cap_share: Share of the time (0 to 1) that the power cap held the clocks down.
-        thermal_share: The same for thermal slowdown.
-        memory_used_b: Most device memory in use on the whole board, in bytes, without what the
-            driver reserves; ``None`` if unread.
-        power_limit_w: Board power limit in force, in watts; ``None`` if unread.
-        memory_power_w: Mean power of the memory, in watts; ``None`` if unread.
-        samples_energy_j: Energy of all windows from the power samples, in joules, for
-            comparison with the counter; ``None`` where there were no samples.
-        warmup_s: Seconds of warm-up before the first window, and whether that ended steady.
-        sampler_share: Share of one core (0 to 1) that the sampler took.
-        activity: Mean unit activities; all ``None`` where unread.
-        activity_source: Backend that counted them in the place of the device's own; ``None``
-            where that did it itself, or nobody.
-        gpu_utilization: Mean share of the time (0 to 1) in which a kernel ran, as the driver
-            tells it; ``None`` if unread.
-        memory_utilization: The same for device memory that was read or written.
-    """
-
-    sm_clock_mhz: float | None = None
+    sm_clock_mhz: float | None = None  # median SM clock under load; None if unread
+    # Share of the looks (0 to 1) at which the SM clock was within 15 MHz of the requested one; None
+    # where none was requested.
     clock_residency: float | None = None
-    mem_clock_mhz: float | None = None
+    mem_clock_mhz: float | None = None  # median memory clock; None if unread
+    # GPU temperature at the start, in degrees Celsius; _stop_ at the end.
     temperature_start_c: float | None = None
     temperature_stop_c: float | None = None
+    # Share of the time (0 to 1) that the power cap held the clocks down.
     power_cap_share: float | None = None
-    thermal_share: float | None = None
-    memory_power_w: float | None = None
+    thermal_share: float | None = None  # the same for thermal slowdown
+    memory_power_w: float | None = None  # mean power of the memory, in watts; None if unread
+    # Energy of all windows from the power samples, in joules, for comparison with the counter; None
+    # where there were no samples.
     samples_energy_j: float | None = None
+    # Seconds of warm-up before the first window, and whether that ended steady.
     warmup_s: float | None = None
     warmup_steady: bool | None = None
-    sampler_share: float | None = None
+    sampler_share: float | None = None  # share of one core (0 to 1) that the sampler took
+    # Mean unit activities; all None where unread.
     activity: Activity = field(default_factory=Activity)
+    # Most device memory in use on the whole board, in bytes, without what the driver reserves; None
+    # if unread.
     memory_used_b: int | None = None
-    power_limit_w: float | None = None
+    power_limit_w: float | None = None  # board power limit in force, in watts; None if unread
+    # Backend that counted them in the place of the device's own; None where that did it itself, or
+    # nobody.
     activity_source: str | None = None
+    # Mean share of the time (0 to 1) in which a kernel ran, as the driver tells it; None if unread.
     gpu_utilization: float | None = None
-    memory_utilization: float | None = None
+    memory_utilization: float | None = None  # the same for device memory that was read or written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,11 +178,6 @@ def again(sentinel: Trial, repeat: int) -> Trial:
     return replace(sentinel, name=f"{name}-r{repeat}", repeat=repeat)
 
 
-def _sentinel(study: str, configuration: Configuration, repeat: int) -> Trial:
-    trial = _trial(study, configuration, repeat)
-    return replace(trial, name=f"sentinel-{trial.name}", sentinel=True)
-
-
 def _trial(study: str, configuration: Configuration, repeat: int) -> Trial:
     name = f"{configuration.point.label}-{configuration.config_hash[:6]}-r{repeat}"
     return Trial(study=study, name=name, configuration=configuration, repeat=repeat)
@@ -195,6 +190,7 @@ def _with_sentinels(
         return tuple(trials)
     planned: list[Trial] = []
     for start in range(0, len(trials), every):
-        planned.append(_sentinel(trials[0].study, sentinel, start // every))
+        trial = _trial(trials[0].study, sentinel, start // every)
+        planned.append(replace(trial, name=f"sentinel-{trial.name}", sentinel=True))
         planned += trials[start : start + every]
     return tuple(planned)

@@ -15,38 +15,26 @@ RETENTION_LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """One metric's score of one configuration's outputs on one data set.
+    """One metric's score of one configuration's outputs on one data set."""
 
-    Attributes:
-        metric: Registry name of the metric.
-        direction: Which scores are better.
-        score: The score, in the metric's own unit.
-        score_u: Standard uncertainty of the score from the finite data set; ``None`` where the
-            data are too few, or the metric of a kind, that gives none.
-        n: How many things were scored.
-        counted: What those things are, in the singular: ``"token"``, ``"text"``, ``"image"``.
-        retention: Share of the reference's score that is kept, 1 for as good, as by
-            :func:`retention`; ``None`` where that ratio has no meaning.
-        retention_low: Lower end of the 95 % interval of ``retention`` over data sets of this kind
-            and size; ``None`` if there is none.
-        retention_high: Its upper end.
-        reference: What the reference is, by the knobs in which it may differ.
-        data: Name of the data set.
-        source_hash: Digest of all that the score depends on: weights, knobs, data, metric, code.
-    """
-
-    metric: str
-    direction: Direction
-    score: float
-    n: int
-    counted: str
-    data: str
-    source_hash: str
+    metric: str  # registry name of the metric
+    direction: Direction  # which scores are better
+    score: float  # the score, in the metric's own unit
+    n: int  # how many things were scored
+    counted: str  # what those things are, in the singular: "token", "text", "image"
+    data: str  # name of the data set
+    source_hash: str  # digest of all that the score depends on: weights, knobs, data, metric, code
+    # Standard uncertainty of the score from the finite data set; None where the data are too few,
+    # or the metric of a kind, that gives none.
     score_u: float | None = None
+    # Share of the reference's score that is kept, 1 for as good, as by retention; None where that
+    # ratio has no meaning.
     retention: float | None = None
+    # Lower end of the 95 % interval of retention over data sets of this kind and size; None if
+    # there is none.
     retention_low: float | None = None
-    retention_high: float | None = None
-    reference: str | None = None
+    retention_high: float | None = None  # its upper end
+    reference: str | None = None  # what the reference is, by the knobs in which it may differ
 
     def __post_init__(self) -> None:
         if self.direction not in get_args(Direction):

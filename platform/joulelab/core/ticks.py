@@ -91,7 +91,8 @@ def find_ticks(polls: CounterPolls, *, known_s: float | None = None) -> Ticks:
         period_s = float(np.median(np.diff((earliest_s + latest_s) / 2)[neighbours]))
         stale_s = float(np.median((latest_s[1:] - earliest_s[:-1])[neighbours]))
     elif known_s is not None:
-        period_s, stale_s = known_s, known_s + _longest_read_s(polls)
+        longest_read_s = float((polls.after_s - polls.before_s).max())
+        period_s, stale_s = known_s, known_s + longest_read_s
     else:
         stale_s = _closest_spacing_s(polls)
     # A value is the counter's latest when it is last seen, so it is younger than one tick.
@@ -123,10 +124,6 @@ def _closest_spacing_s(polls: CounterPolls) -> float:
     if spacing_s.size < 2 or changed.mean() < 0.9:
         return float("inf")
     return float(np.quantile(spacing_s[changed], 0.25))
-
-
-def _longest_read_s(polls: CounterPolls) -> float:
-    return float((polls.after_s - polls.before_s).max())
 
 
 def _tightened(

@@ -10,7 +10,7 @@ import logging
 import re
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import ClassVar
 
@@ -80,6 +80,7 @@ class DcgmDevice(SmiDevice):
 
 _log = logging.getLogger(__name__)
 
+_Rows = deque[tuple[float, list[float | None]]]
 _FIELDS = {
     "gr_engine_active": 1001,
     "sm_active": 1002,
@@ -97,7 +98,8 @@ class DcgmActivities:
 
     def __init__(self, entity: int) -> None:
         self._entity = entity
-        self._log = _Log()
+        # Rows of the last hour, with the times at which they came.
+        self._rows: _Rows = deque(maxlen=36_000)
         command = row_command(entity, list(_FIELDS.values()))
         self._stream = LineStream(command, self._take, PERIOD_S)
 
@@ -112,7 +114,7 @@ class DcgmActivities:
             DeviceError: If ``dcgmi`` ends or falls silent.
         """
         self._stream.latest()
-        return _Probe(self._stream, self._log)
+        return _Probe(self._stream, self._rows)
 
     def optional_probe(self) -> ActivityProbe:
         """Start counting; what DCGM fails to tell is unread, and costs no more than itself."""
@@ -125,7 +127,7 @@ class DcgmActivities:
     def _take(self, line: str) -> list[float | None] | None:
         row = parse_row(line, len(_FIELDS))
         if row is not None:
-            self._log.add(row)
+            self._rows.append((time.monotonic(), row))
         return row
 
 
@@ -144,36 +146,17 @@ def activities_of(uuid: str) -> DcgmActivities | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    at_s: float
-    values: list[float | None]
-
-
-class _Log:
-    """The rows of the last hour, with the times at which they came."""
-
-    def __init__(self) -> None:
-        self._rows: deque[_Row] = deque(maxlen=36_000)
-
-    def add(self, values: list[float | None]) -> None:
-        self._rows.append(_Row(time.monotonic(), values))
-
-    def since(self, at_s: float) -> list[list[float | None]]:
-        return [row.values for row in self._rows.copy() if row.at_s >= at_s]
-
-
 class _Probe(ActivityProbe):
-    def __init__(self, stream: LineStream[list[float | None]], log: _Log) -> None:
-        self._stream = stream
-        self._log = log
+    def __init__(self, stream: LineStream[list[float | None]], rows: _Rows) -> None:
+        self._stream, self._rows = stream, rows
         self._since_s = time.monotonic()
 
     @override
     def read(self) -> Activity:
         self._stream.latest()
         # A row is the mean of the period before it, which must have begun after the probe did.
-        rows = self._log.since(self._since_s + PERIOD_S)
+        first_s = self._since_s + PERIOD_S
+        rows = [row for at_s, row in self._rows.copy() if at_s >= first_s]
         if not rows:
             raise MeasurementError(
                 f"Activity needs at least {2 * PERIOD_S:g} s between reads: DCGM printed no row "

@@ -23,21 +23,25 @@ from joulelab.core.device import (
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
 from joulelab.devices import nvml_library as library
-from joulelab.devices.base import ActivityProbe, Device
+from joulelab.devices.base import (
+    ActivityProbe,
+    Device,
+    check_point,
+    this_process_may_administer,
+    unlocked_clocks_mhz,
+)
 from joulelab.devices.dcgm import DcgmActivities, activities_of
-from joulelab.devices.knobs import check_point
-from joulelab.devices.nvml_identity import find_capabilities, mig_enabled, read_identity
-from joulelab.devices.nvml_library import call
-from joulelab.devices.nvml_samples import PowerSamples
+from joulelab.devices.nvml_library import Handle, PowerSamples, call
 from joulelab.devices.nvml_state import (
     MEMORY_POWER_AVERAGE,
     POWER_AVERAGE,
     POWER_INSTANT,
     GpmProbe,
     StateReader,
+    gpm_supported,
     read_fields,
 )
-from joulelab.errors import DeviceUnsupportedError
+from joulelab.errors import DeviceNotFoundError, DeviceUnsupportedError
 
 
 class NvmlDevice(Device):
@@ -57,7 +61,7 @@ class NvmlDevice(Device):
         self._open = True
         try:
             self._gpu = library.find(uuid)
-            self._is_split = mig_enabled(self._gpu) is True
+            self._is_split = _mig_enabled(self._gpu) is True
         except BaseException:
             self.close()
             raise
@@ -89,12 +93,12 @@ class NvmlDevice(Device):
 
     @override
     def identity(self) -> DeviceIdentity:
-        return read_identity(self._gpu)
+        return _read_identity(self._gpu)
 
     @override
     def capabilities(self) -> Capabilities:
         if self._capabilities is None:
-            found = find_capabilities(self._gpu)
+            found = _find_capabilities(self._gpu)
             if not found.has_activity and not self._is_split:
                 self._dcgm = activities_of(self._gpu.uuid)
             if self._dcgm is not None:
@@ -211,3 +215,71 @@ def _whole_gpu_only(uuid: str) -> str:
         f"{uuid} is split by MIG, and NVML tells energy and power of the whole GPU only, whoever "
         "uses its instances. Measure on a GPU without MIG (`nvidia-smi -mig 0` ends it)."
     )
+
+
+def _read_identity(gpu: Handle) -> DeviceIdentity:
+    ecc = gpu.ask_if_supported("the ECC mode", pynvml.nvmlDeviceGetEccMode)
+    persistence = gpu.ask_if_supported("persistence mode", pynvml.nvmlDeviceGetPersistenceMode)
+    pci = gpu.ask_if_supported("the PCI address", pynvml.nvmlDeviceGetPciInfo)
+    return DeviceIdentity(
+        uuid=gpu.uuid,
+        name=gpu.ask("the name", pynvml.nvmlDeviceGetName),
+        backend="nvml",
+        driver_version=call("Reading the driver version", pynvml.nvmlSystemGetDriverVersion),
+        vbios_version=gpu.ask_if_supported("the VBIOS", pynvml.nvmlDeviceGetVbiosVersion),
+        pci_bus_id=None if pci is None else pci.busId,
+        ecc_enabled=None if ecc is None else bool(ecc[0]),
+        mig_enabled=_mig_enabled(gpu),
+        persistence_mode=None if persistence is None else bool(persistence),
+    )
+
+
+def _mig_enabled(gpu: Handle) -> bool | None:
+    mode = gpu.ask_if_supported("the MIG mode", pynvml.nvmlDeviceGetMigMode)
+    return None if mode is None else bool(mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def _find_capabilities(gpu: Handle) -> Capabilities:
+    """Find what a whole GPU has by asking it; nothing is changed."""
+    ask = gpu.ask_if_supported
+    mem_clocks_mhz = _descending(
+        ask("the memory clocks", pynvml.nvmlDeviceGetSupportedMemoryClocks)
+    )
+    sm_clocks_mhz: tuple[int, ...] = ()
+    if mem_clocks_mhz:  # all that can be locked are listed at the highest
+        listed = pynvml.nvmlDeviceGetSupportedGraphicsClocks
+        sm_clocks_mhz = _descending(ask("the SM clocks", listed, mem_clocks_mhz[0]))
+    limits_mw = ask("the power limits", pynvml.nvmlDeviceGetPowerManagementLimitConstraints)
+    default = pynvml.nvmlDeviceGetPowerManagementDefaultLimit
+    default_mw = ask("the default power limit", default)
+    (memory_power_mw,) = read_fields(gpu.native, [MEMORY_POWER_AVERAGE])
+    memory = ask("its memory", pynvml.nvmlDeviceGetMemoryInfo)
+    unlocked = unlocked_clocks_mhz(gpu.ask("the name", pynvml.nvmlDeviceGetName), mem_clocks_mhz)
+    return Capabilities(
+        sm_clocks_mhz=sm_clocks_mhz,
+        mem_clocks_mhz=mem_clocks_mhz,
+        power_limits_w=None if limits_mw is None else (limits_mw[0] * 1e-3, limits_mw[1] * 1e-3),
+        default_power_limit_w=None if default_mw is None else default_mw * 1e-3,
+        has_energy_counter=_answers(gpu, pynvml.nvmlDeviceGetTotalEnergyConsumption),
+        has_power_samples=_answers(
+            gpu, pynvml.nvmlDeviceGetSamples, pynvml.NVML_TOTAL_POWER_SAMPLES, 0
+        ),
+        has_memory_power=memory_power_mw is not None,
+        has_activity=gpm_supported(gpu.native),
+        can_set_clocks=this_process_may_administer() if sm_clocks_mhz else False,
+        unlocked_sm_clock_mhz=unlocked[0],
+        unlocked_mem_clock_mhz=unlocked[1],
+        memory_b=None if memory is None else int(memory.total),
+    )
+
+
+def _descending(clocks_mhz: list[int] | None) -> tuple[int, ...]:
+    return tuple(sorted(set(clocks_mhz or ()), reverse=True))
+
+
+def _answers(gpu: Handle, sensor: Callable[..., object], *arguments: int) -> bool:
+    try:
+        gpu.ask("a sensor", sensor, *arguments)
+    except (DeviceUnsupportedError, DeviceNotFoundError):
+        return False
+    return True

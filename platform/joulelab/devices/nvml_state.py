@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from joulelab.core.device import Activity, DeviceState, EventReason
 from joulelab.devices.base import ActivityProbe
-from joulelab.devices.nvml_library import Handle, call, error_for
+from joulelab.devices.nvml_library import Handle, call, error_for, value_of
 from joulelab.errors import DeviceUnsupportedError, MeasurementError
 
 
@@ -35,15 +35,7 @@ POWER_CAP_NS = Field(74)
 # differently; 75 is the older counter of both.
 THERMAL_NS = ((Field(269), Field(270)), (Field(251), Field(252)), (Field(75),))
 
-_VALUE_OF_TYPE = {
-    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
-    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
-    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
-    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
-}
+_COUNTER = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
 _ABSENT = {
     pynvml.NVML_ERROR_NOT_SUPPORTED,
     pynvml.NVML_ERROR_INVALID_ARGUMENT,
@@ -70,19 +62,9 @@ def thermal_fields(handle: Any) -> tuple[Field, ...]:
     for fields in THERMAL_NS:
         asked = [tuple(field) for field in fields]
         values = call("Reading field values", pynvml.nvmlDeviceGetFieldValues, handle, asked)
-        if all(_is_counter(value) for value in values):
+        if all(v.valueType == _COUNTER and _decoded(v) is not None for v in values):
             return fields
     return ()
-
-
-def value_of(union: Any, value_type: int) -> float:
-    """Take the member of an NVML value union that ``value_type`` names."""
-    return getattr(union, _VALUE_OF_TYPE[value_type])  # type: ignore[no-any-return]
-
-
-def _is_counter(value: Any) -> bool:
-    counts = bool(value.valueType == pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG)
-    return counts and _decoded(value) is not None
 
 
 def _decoded(value: Any) -> float | None:
@@ -106,21 +88,25 @@ class StateReader:
 
     def read(self) -> DeviceState:
         """Look once."""
-        memory_c, power_cap_ns, *thermal_ns = self._read_counters()
+        if self._thermal_fields is None:
+            self._thermal_fields = thermal_fields(self._gpu.native)
+        wanted = [MEMORY_TEMPERATURE, POWER_CAP_NS, *self._thermal_fields]
+        memory_c, power_cap_ns, *thermal_ns = read_fields(self._gpu.native, wanted)
+        known_ns = [each for each in thermal_ns if each is not None]
         return replace(
             self.read_live(),
             memory_temperature_c=memory_c,
             power_cap_s=None if power_cap_ns is None else power_cap_ns * 1e-9,
-            thermal_s=_total_s(thermal_ns),
+            thermal_s=sum(known_ns) * 1e-9 if known_ns else None,
         )
 
     def read_live(self) -> DeviceState:
         """Look once at all but the counters, which take longest."""
-        gpu_utilization, memory_utilization = self._read_utilization()
+        rates = self._gpu.ask_if_supported("the utilization", pynvml.nvmlDeviceGetUtilizationRates)
         return replace(
             self.read_brief(),
-            gpu_utilization=gpu_utilization,
-            memory_utilization=memory_utilization,
+            gpu_utilization=None if rates is None else rates.gpu / 100,
+            memory_utilization=None if rates is None else rates.memory / 100,
             memory_used_b=self._read_memory_used_b(),
         )
 
@@ -136,12 +122,6 @@ class StateReader:
             power_limit_w=self._read_power_limit_w(),
             event_reasons=self._read_event_reasons(),
         )
-
-    def _read_counters(self) -> list[float | None]:
-        if self._thermal_fields is None:
-            self._thermal_fields = thermal_fields(self._gpu.native)
-        wanted = [MEMORY_TEMPERATURE, POWER_CAP_NS, *self._thermal_fields]
-        return read_fields(self._gpu.native, wanted)
 
     def _read_clock_mhz(self, which: int) -> int:
         return int(self._gpu.ask("a clock", pynvml.nvmlDeviceGetClockInfo, which))
@@ -159,10 +139,6 @@ class StateReader:
         )
         return None if limit_mw is None else limit_mw * 1e-3
 
-    def _read_utilization(self) -> tuple[float | None, float | None]:
-        rates = self._gpu.ask_if_supported("the utilization", pynvml.nvmlDeviceGetUtilizationRates)
-        return (None, None) if rates is None else (rates.gpu / 100, rates.memory / 100)
-
     def _read_memory_used_b(self) -> int | None:
         """Read what ``nvidia-smi`` calls used, which leaves out what the driver reserves."""
         what, info = "its memory", pynvml.nvmlDeviceGetMemoryInfo
@@ -178,11 +154,6 @@ class StateReader:
         except DeviceUnsupportedError:  # before driver 535 they were called throttle reasons
             bits = self._gpu.ask(what, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
         return EventReason(bits & _KNOWN_REASONS)
-
-
-def _total_s(counters_ns: list[float | None]) -> float | None:
-    known_ns = [counter for counter in counters_ns if counter is not None]
-    return sum(known_ns) * 1e-9 if known_ns else None
 
 
 MIN_INTERVAL_S = 0.1

@@ -20,10 +20,13 @@ from joulelab.core.device import (
     GpuProcess,
 )
 from joulelab.core.point import OperatingPoint
-from joulelab.devices.base import Device
-from joulelab.devices.knobs import check_point, this_process_may_administer, unlocked_clocks_mhz
-from joulelab.devices.smi_table import TOOL, SmiQuery, check_exit, number, switch
-from joulelab.devices.tool import LineStream, ask_tool
+from joulelab.devices.base import (
+    Device,
+    check_point,
+    this_process_may_administer,
+    unlocked_clocks_mhz,
+)
+from joulelab.devices.tool import TOOL, LineStream, SmiQuery, ask_tool, check_exit, number, switch
 from joulelab.errors import DeviceNotFoundError, DeviceUnsupportedError
 
 PERIOD_S = 0.05

@@ -7,8 +7,7 @@ from math import inf
 import numpy as np
 
 from joulelab.core.point import OperatingPoint
-from joulelab.devices.base import Device
-from joulelab.devices.knobs import check_point
+from joulelab.devices.base import Device, check_point
 from joulelab.governor.account import Account
 from joulelab.governor.latency import Latencies
 from joulelab.governor.law import BoardFigures

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint, Receipt
-from joulelab.devices.base import Device
+from joulelab.devices.base import Device, check_point
 from joulelab.devices.control import (
     amend,
     prior_point,
@@ -16,7 +16,6 @@ from joulelab.devices.control import (
     take_receipt,
     verify_restored,
 )
-from joulelab.devices.knobs import check_point
 from joulelab.errors import (
     ConfigError,
     DevicePermissionError,

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 from joulelab.core.clock import Clock, MonotonicClock, Ticker
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
-from joulelab.core.synchronise import synchronise
+from joulelab.core.process import synchronise
 from joulelab.devices.base import Device
 from joulelab.errors import ConfigError
 from joulelab.monitor.gpu_watch import GpuWatch, Span

@@ -8,10 +8,15 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from typing_extensions import override
 
-from joulelab.core.threads import one_thread
+from joulelab.core.process import one_thread
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration, Interval, group_folds
-from joulelab.power_models.correction import Corrections
+from joulelab.power_models.calibration import (
+    LEFT_OUT_AT,
+    Calibration,
+    Corrections,
+    Interval,
+    group_folds,
+)
 from joulelab.power_models.decision import FixedClock
 from joulelab.power_models.features import TrainingDomain
 from joulelab.power_models.queries import Profile, Queries, Target, queries_of, scale
@@ -138,9 +143,8 @@ class PowerModel(StoredModel):
             ConfigError: As ``predict``; or if too few groups were held out for ``level``.
         """
         queries = queries.held_at(self.held_mhz)
-        center = self.predict(queries)
         widened = 1.0 + np.minimum(self.domain.excess(queries), _MOST_WIDENING)
-        half = self._half_width(queries, level) * widened
+        center, half = self.predict(queries), self._half_width(queries, level) * widened
         outside = self.domain.findings(queries)
         return Interval.around(center, half, level=level, outside=outside)
 
@@ -208,8 +212,7 @@ class PowerModel(StoredModel):
         """
         rows, errors = [], []
         for held_out in group_folds(groups, num_folds, self.seed):
-            kept = ~held_out
-            fold = self.unfitted(calibration_folds=0)
+            kept, fold = ~held_out, self.unfitted(calibration_folds=0)
             fold.taught(queries.select(kept), values[kept], groups[kept])
             asked, truth = queries.select(held_out), values[held_out]
             rows.append(np.flatnonzero(held_out))
@@ -217,10 +220,7 @@ class PowerModel(StoredModel):
         return np.concatenate(rows), np.concatenate(errors, axis=1)
 
     def fitted_beside(self, time: "PowerModel") -> None:
-        """Settle with the model of time what a model of power shares with it; by default nothing.
-
-        Both are fitted to the same table.
-        """
+        """Settle what it shares with a model of time of the same table; by default nothing."""
 
     def _learnable(self, runs: Runs, profiled: Runs | None) -> tuple[Queries, Array]:
         """Return what ``runs`` ask and what was measured there, in the unit of ``learn``."""

@@ -103,7 +103,7 @@ def fit_board(runs: Runs, limit_w: float) -> BoardFit:
     found = _applications(runs, free)
     coefficients = _fitted(found)
     top_mhz = max(float(one.clock_mhz[-1]) for one in found)
-    missed = np.concatenate([one.missed(coefficients) for one in found])
+    missed = _missed(found, coefficients)
     rise_u, constant_u_w = _uncertainties(found, coefficients, top_mhz)
     return BoardFit(
         values=dict(zip(NAMES, coefficients.tolist(), strict=True)),
@@ -116,6 +116,10 @@ def fit_board(runs: Runs, limit_w: float) -> BoardFit:
         num_runs=len(missed),
         num_capped=int((~free).sum()),
     )
+
+
+def _missed(found: Sequence[_Application], coefficients: Array) -> Array:
+    return np.concatenate([one.missed(coefficients) for one in found])
 
 
 def _rise(coefficients: Array, clock_mhz: float) -> float:
@@ -166,7 +170,7 @@ def _fitted(found: Sequence[_Application], start: Array | None = None) -> Array:
     ]
     tried = [
         least_squares(
-            lambda scaled: np.concatenate([one.missed(scaled * _SCALE) for one in found]),
+            lambda scaled: _missed(found, scaled * _SCALE),
             np.clip(each, *bounds) / _SCALE,
             bounds=bounds / _SCALE,
             x_scale=0.1,
@@ -184,21 +188,13 @@ def _uncertainties(
 
     def slopes(function: Callable[[Array], Array | float]) -> Array:
         steps = np.diag(_STEP * _SCALE)
-        return np.stack(
-            [
-                np.asarray(function(coefficients + step) - function(coefficients - step))
-                / (2.0 * _STEP)
-                for step in steps
-            ],
-            axis=-1,
-        )
+        rises = [function(coefficients + step) - function(coefficients - step) for step in steps]
+        return np.stack(rises, axis=-1) / (2.0 * _STEP)
 
-    def missed(there: Array) -> Array:
-        return np.concatenate([one.missed(there) for one in found])
-
-    jacobian, of_rise = slopes(missed), slopes(lambda there: _rise(there, clock_mhz))
+    jacobian = slopes(lambda there: _missed(found, there))
+    of_rise = slopes(lambda there: _rise(there, clock_mhz))
     num_free = len(jacobian) - len(_SCALE) - 3 * len(found)
-    variance = float((missed(coefficients) ** 2).sum()) / max(num_free, 1)
+    variance = float((_missed(found, coefficients) ** 2).sum()) / max(num_free, 1)
     curvature = jacobian.T @ jacobian + _LEAST_CURVATURE * np.eye(len(_SCALE))
     covariance = variance * np.linalg.inv(curvature)
     rise_u = float(np.sqrt(of_rise @ covariance @ of_rise))

@@ -24,7 +24,7 @@ from joulelab.power_models.columns import (
     MOST_ABOVE_ENGINE,
     Cells,
 )
-from joulelab.power_models.runs import Array, Index, Runs
+from joulelab.power_models.runs import Array, Index, Pair, Runs
 from joulelab.power_models.studies import (
     SWEEP_COLUMNS,
     explained,
@@ -35,8 +35,6 @@ from joulelab.power_models.studies import (
 
 Repeats = Literal["refuse", "mean", "median"]
 """What to do with several rows of one application at one clock."""
-Pair = tuple[str, str]
-"""GPU label and application."""
 _AVERAGES: Mapping[str, Callable[[Array], Any]] = {"mean": np.mean, "median": np.median}
 
 

@@ -26,16 +26,6 @@ from joulelab.power_models.runs import Array, Flags, Index, Names, Runs
 from joulelab.registry import unknown_name
 
 
-def leave_one_application_out(runs: Runs) -> Iterator[Flags]:
-    """Hold out every application in turn, on all GPUs."""
-    return _leave_one_out(runs.application, "application")
-
-
-def leave_one_gpu_out(runs: Runs) -> Iterator[Flags]:
-    """Hold out every GPU in turn, with all its applications."""
-    return _leave_one_out(runs.gpu, "gpu")
-
-
 def leave_clock_range_out(runs: Runs) -> Iterator[Flags]:
     """Hold out the lower, middle and upper third of the clocks below each default clock.
 
@@ -53,11 +43,12 @@ def leave_clock_range_out(runs: Runs) -> Iterator[Flags]:
             yield tested
 
 
-SPLITS = {
-    "application": leave_one_application_out,
-    "gpu": leave_one_gpu_out,
+SPLITS: Mapping[str, Callable[[Runs], Iterator[Flags]]] = {
+    "application": lambda runs: _leave_one_out(runs.application, "application"),
+    "gpu": lambda runs: _leave_one_out(runs.gpu, "gpu"),
     "clocks": leave_clock_range_out,
 }
+"""Applications on all GPUs, GPUs with all their applications, or clocks are held out in turn."""
 
 
 def splits(runs: Runs, kind: str) -> list[Flags]:

@@ -1,7 +1,6 @@
 """Measure what is to be known of one board in one machine, once."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -19,8 +18,14 @@ from joulelab.devices.base import Device
 from joulelab.errors import JouleLabError
 from joulelab.hardware.board_facts import SCHEMA, BoardFacts, ClockPoint, Fact
 from joulelab.provenance import collect_provenance
-from joulelab.running.leakage import COOLING, leakage_of, reason_of
-from joulelab.running.step_response import RIDGE, measure_lags, ridge_of
+from joulelab.running.step_response import (
+    COOLING,
+    RIDGE,
+    leakage_of,
+    measure_lags,
+    reason_of,
+    ridge_of,
+)
 from joulelab.sampling.calibration import calibrate
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import choices_of
@@ -103,15 +108,13 @@ class _Board:
         """Yield what the sensors are like, and the power of a board without a context."""
         self._report("Sensors and rest")
         found = calibrate(self._device)
-        none = Fact(name="counter_tick_s", reason="the driver has no energy counter")
-        if found.tick is not None and found.tick.period_s is None:
-            none = replace(none, reason="the counter moves at every read")
-        yield (
-            replace(none, value=found.tick.period_s, u=found.tick.resolution_s, reason="")
-            if found.tick is not None and found.tick.period_s is not None
-            else none
-        )
-        samples, rest = found.samples, found.observer
+        tick, samples, rest = found.tick, found.samples, found.observer
+        if tick is None:
+            yield Fact(name="counter_tick_s", reason="the driver has no energy counter")
+        elif tick.period_s is None:
+            yield Fact(name="counter_tick_s", reason="the counter moves at every read")
+        else:
+            yield Fact(name="counter_tick_s", value=tick.period_s, u=tick.resolution_s)
         if samples is not None:
             yield Fact(name="sample_period_s", value=samples.period_s)
         if rest is not None:
@@ -161,8 +164,14 @@ class _Board:
                 self._report(f"{load} at {clock_mhz} MHz")
                 point = OperatingPoint(sm_clock_mhz=clock_mhz)
                 (record,) = self._measured(load, knobs, point=point)
-                if record.measurement.valid:
-                    yield _clock_point(load, clock_mhz, record.measurement)
+                if (found := record.measurement).valid:
+                    yield ClockPoint(
+                        load=load,
+                        sm_clock_mhz=clock_mhz,
+                        power_w=found.power_w,
+                        power_u_w=found.power_w * _relative_u(found),
+                        rate_per_s=1 / found.time_per_unit_s,
+                    )
 
     def _rate(
         self, name: str, what: str, per_unit: float, load: tuple[str, dict[str, Any]]
@@ -201,16 +210,6 @@ def _configuration(
     load: str, knobs: dict[str, Any], point: OperatingPoint | None = None
 ) -> Configuration:
     return Configuration.of(load, WORKLOADS[load].from_knobs(knobs).settings, point)
-
-
-def _clock_point(load: str, clock_mhz: int, found: Measurement) -> ClockPoint:
-    return ClockPoint(
-        load=load,
-        sm_clock_mhz=clock_mhz,
-        power_w=found.power_w,
-        power_u_w=found.power_w * _relative_u(found),
-        rate_per_s=1 / found.time_per_unit_s,
-    )
 
 
 def _relative_u(found: Measurement) -> float:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -146,7 +146,11 @@ def borrow(
     JouleLabError if it cannot be had; what was taken until then is given back.
     """
     if observe_only:
-        looks = [_looked_at(point, address, guard_socket) for address in addresses]
+        looks = []
+        for address in addresses:
+            with closing(open_in_real_time(address)) as device:
+                observer = ObserveOnly(device, address, guard_socket=guard_socket)
+                looks.append(observer.apply(point))
         return Settings(point=point, receipts=tuple(looks))
     client = GuardClient(guard_socket)
     leases = [stack.enter_context(client.lease(address, note=note)) for address in addresses]
@@ -201,14 +205,6 @@ def measure_child(
         missing=missing,
         provenance=provenance,
     )
-
-
-def _looked_at(point: OperatingPoint, address: DeviceAddress, guard_socket: Path | None) -> Receipt:
-    device = open_in_real_time(address)
-    try:
-        return ObserveOnly(device, address, guard_socket=guard_socket).apply(point)
-    finally:
-        device.close()
 
 
 def _notes(

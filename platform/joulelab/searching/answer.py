@@ -32,7 +32,9 @@ def pareto_front(choices: Sequence[Choice]) -> tuple[Choice, ...]:
     """
     front: list[Choice] = []
     has_quality = _has_quality(choices)
-    for choice in sorted(choices, key=_cheapest_first):
+    for choice in sorted(
+        choices, key=lambda c: (c.figures.energy_j, c.figures.time_s, -_retention(c.figures))
+    ):
         if not any(_beats(other, choice, has_quality) for other in front):
             front.append(choice)
     return tuple(sorted(front, key=lambda choice: choice.figures.time_s))
@@ -62,11 +64,6 @@ def _has_quality(choices: Sequence[Choice]) -> bool:
 
 def _retention(figures: Figures) -> float:
     return figures.retention or 0.0
-
-
-def _cheapest_first(choice: Choice) -> tuple[float, float, float]:
-    figures = choice.figures
-    return figures.energy_j, figures.time_s, -_retention(figures)
 
 
 def _beats(cheaper: Choice, other: Choice, has_quality: bool) -> bool:
@@ -143,7 +140,8 @@ def answer(evidence: Evidence, *, spent_j: float) -> Answer:
             "The best has no finite cost, since nothing of the quality is kept; widen the axes."
         )
     front = measured_front(evidence, found, now)
-    fastest = _fastest(evidence, found, now)
+    kept = [each for each in now.members if each in found and evidence.judgement(each).is_feasible]
+    fastest = min(kept or [now.best], key=lambda each: found[each].figures.time_s)
     baseline_j = found[evidence.problem.space.baseline].figures.energy_j
     failed, capped = _tried_in_vain(evidence)
     unmeasured = _may_be_as_good(evidence)
@@ -169,9 +167,8 @@ def answer(evidence: Evidence, *, spent_j: float) -> Answer:
 
 def _may_be_as_good(evidence: Evidence) -> tuple[Configuration, ...]:
     """Return what was never tried and may be the best, the likeliest first."""
-    from joulelab.core.threads import one_thread
-    from joulelab.searching.model.caps import Caps
-    from joulelab.searching.model.equals import expected_equals  # needs SciPy, as no sweep does
+    from joulelab.core.process import one_thread  # the model needs SciPy, as no sweep does
+    from joulelab.searching.model.candidates import Caps, expected_equals
     from joulelab.searching.model.forecast import Forecaster
 
     problem, forecaster = evidence.problem, Forecaster(evidence)
@@ -183,13 +180,6 @@ def _may_be_as_good(evidence: Evidence) -> tuple[Configuration, ...]:
     left_out = {outcome.candidate for outcome in evidence.outcomes}
     left_out |= {problem.space[int(place)] for place in np.flatnonzero(held)}
     return tuple(each for each in near if each not in left_out)
-
-
-def _fastest(
-    evidence: Evidence, found: Mapping[Configuration, Compared], now: Standing
-) -> Configuration:
-    kept = [each for each in now.members if each in found and evidence.judgement(each).is_feasible]
-    return min(kept or [now.best], key=lambda each: found[each].figures.time_s)
 
 
 def _why_no_baseline(evidence: Evidence) -> str:

@@ -15,43 +15,28 @@ from joulelab.objectives import Objective
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a valid trial of a candidate showed, all per unit of work, with standard uncertainties.
+    """What a valid trial of a candidate showed, per unit of work, with standard uncertainties."""
 
-    Attributes:
-        energy_j: Joules per unit, phases weighed as in a request.
-        energy_u_j: Its standard uncertainty.
-        time_s: Seconds per unit, likewise; with a batch, of all its sequences together.
-        time_u_s: Its standard uncertainty.
-        power_w: Mean power.
-        temperature_c: Hottest reading; ``None`` where there is none.
-        retention: Share of the reference's quality that is kept; ``None`` if not evaluated.
-        retention_u: Its standard uncertainty; ``None`` if there is none.
-        memory_b: Most device memory that was in use; ``None`` if that was not read.
-        board: UUID of the GPU.
-        latency_s: Time of a request from its begin to its end; ``None`` if that is not known.
-        ttft_s: Time to the first token of a request; ``None`` where none is generated.
-        ttft_u_s: Its standard uncertainty.
-        tpot_s: Time per output token of a sequence after the first.
-        tpot_u_s: Its standard uncertainty.
-        recording: Name of the observation that was replayed, one however often that was done;
-            ``None`` where the program really ran.
-    """
-
-    energy_j: float
-    energy_u_j: float
-    time_s: float
-    time_u_s: float
+    energy_j: float  # joules per unit, phases weighed as in a request
+    energy_u_j: float  # its standard uncertainty
+    time_s: float  # seconds per unit, likewise; with a batch, of all its sequences together
+    time_u_s: float  # its standard uncertainty
     power_w: float
-    board: str
-    temperature_c: float | None = None
+    board: str  # UUID of the GPU
+    temperature_c: float | None = None  # hottest reading; None where there is none
+    # Share of the reference's quality that is kept; None if not evaluated.
     retention: float | None = None
-    retention_u: float | None = None
-    memory_b: float | None = None
+    retention_u: float | None = None  # its standard uncertainty; None if there is none
+    memory_b: float | None = None  # most device memory that was in use; None if that was not read
+    # Time of a request from its begin to its end; None if that is not known.
     latency_s: float | None = None
+    # Time to the first token of a request; None where none is generated.
     ttft_s: float | None = None
-    ttft_u_s: float | None = None
-    tpot_s: float | None = None
-    tpot_u_s: float | None = None
+    ttft_u_s: float | None = None  # its standard uncertainty
+    tpot_s: float | None = None  # time per output token of a sequence after the first
+    tpot_u_s: float | None = None  # its standard uncertainty
+    # Name of the observation that was replayed, one however often that was done; None where the
+    # program really ran.
     recording: str | None = None
 
     @property
@@ -62,26 +47,20 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one trial.
-
-    Attributes:
-        candidate: Its configuration.
-        figures: What was measured; ``None`` if nothing valid was.
-        reason: Why there are no figures; ``None`` if there are.
-        capped: Whether the power cap held the clock down, so that higher clocks give the same;
-            where no clock was asked for, or a limit was, there are figures nevertheless.
-        held: What it took at the clock that the power cap held, where that makes it invalid: it
-            tells of the cap and of the program, and is no figure of the configuration.
-        held_mhz: SM clock at which the cap held it; ``None`` if it did not, or that was not read.
-        barred: Whether the policy of a clock guard forbids it, which tells nothing of others.
-    """
+    """What came of one trial."""
 
     candidate: Configuration
-    figures: Figures | None = None
-    reason: str | None = None
+    figures: Figures | None = None  # what was measured; None if nothing valid was
+    reason: str | None = None  # why there are no figures; None if there are
+    # Whether the power cap held the clock down, so that higher clocks give the same; where no clock
+    # was asked for, or a limit was, there are figures nevertheless.
     capped: bool = False
+    # What it took at the clock that the power cap held, where that makes it invalid: it tells of
+    # the cap and of the program, and is no figure of the configuration.
     held: Figures | None = None
+    # SM clock at which the cap held it; None if it did not, or that was not read.
     held_mhz: float | None = None
+    # Whether the policy of a clock guard forbids it, which tells nothing of others.
     barred: bool = False
 
     @property
@@ -168,18 +147,13 @@ def cost_of(objective: Objective, figures: Figures) -> Cost:
     value = a * energy.log + b * time.log
     variance = (a * energy.u) ** 2 + (b * time.u) ** 2
     if c:
-        quality = _quality(objective, figures)
-        if quality <= 0:
+        if figures.retention is None:
+            raise MeasurementError(
+                f"{objective.label} needs the share of quality that is kept; evaluate the quality "
+                "with every trial, or choose an objective without it."
+            )
+        if figures.retention <= 0:
             return Cost(log=inf, u=0.0)
-        value -= c * log(quality)
+        value -= c * log(figures.retention)
         variance += (c * figures.retention_relative_u) ** 2
     return Cost(log=value, u=sqrt(variance))
-
-
-def _quality(objective: Objective, figures: Figures) -> float:
-    if figures.retention is None:
-        raise MeasurementError(
-            f"{objective.label} needs the share of quality that is kept; evaluate the quality "
-            "with every trial, or choose an objective without it."
-        )
-    return figures.retention

@@ -55,20 +55,15 @@ Qualities = Mapping[Cell, Kept]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What is searched for, and where.
-
-    Attributes:
-        confidence: Probability of keeping to the constraints from which on a choice counts as
-            feasible.
-        gpu: What the catalogue says of the GPUs; ``None`` where it lacks them.
-        qualities: What the outputs of each cell keep, known beforehand; empty if it is not.
-    """
+    """What is searched for, and where."""
 
     space: SearchSpace
     objective: Objective
     constraints: tuple[Constraint, ...] = ()
+    # Probability of keeping to the constraints from which on a choice counts as feasible.
     confidence: float = CONFIDENCE
-    gpu: GpuSpec | None = None
+    gpu: GpuSpec | None = None  # what the catalogue says of the GPUs; None where it lacks them
+    # What the outputs of each cell keep, known beforehand; empty if it is not.
     qualities: Qualities = field(default_factory=dict)
 
     def __post_init__(self) -> None:

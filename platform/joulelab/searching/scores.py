@@ -45,7 +45,8 @@ def score_space(
     """
     kind, workload = SUBJECTS[space.workload], WORKLOADS[space.workload]
     metric = metric or kind.metrics[0]
-    made = {cell: workload.from_knobs(dict(cell)) for cell in _reference_first(space)}
+    cells = dict.fromkeys([space.baseline.knobs, *space.cells])  # the reference first
+    made = {cell: workload.from_knobs(dict(cell)) for cell in cells}
     names = {cell: digest(dict(kind(each).identity)) for cell, each in made.items()}
     firsts = {name: cell for cell, name in reversed(names.items())}
     asked = [cell for cell in made if firsts[names[cell]] == cell]
@@ -98,10 +99,6 @@ def retention_u(quality: Quality) -> float | None:
     if kept is None or low is None or high is None:
         return None
     return max(high - kept, kept - low, 0.0) / float(norm.ppf((1 + RETENTION_LEVEL) / 2))
-
-
-def _reference_first(space: SearchSpace) -> tuple[Cell, ...]:
-    return tuple(dict.fromkeys([space.baseline.knobs, *space.cells]))
 
 
 def _scores(metric: str, rows: Mapping[Cell, tuple[str, Row]]) -> Scores:

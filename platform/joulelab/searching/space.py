@@ -60,16 +60,16 @@ class SearchSpace(Sequence[Configuration]):
         self.workload = workload
         self._references = references
         self.axes = {name: tuple(values) for name, values in axes.items()}
-        fixed = dict(knobs or {})
-        self._check(fixed)
-        self._fixed = fixed
-        self.cells = tuple(self._cells(fixed))
+        self.knobs: Mapping[str, KnobValue] = dict(knobs or {})
+        """The workload's own values that were given."""
+        self._check()
+        self.cells = tuple(self._cells())
         grid = [
             Configuration(workload=workload, knobs=cell, point=point)
             for cell in self.cells
             for point in ([OperatingPoint()] if references else []) + self._points()
         ]
-        default = Configuration(workload=workload, knobs=self._default_cell(fixed))
+        default = Configuration(workload=workload, knobs=self._default_cell())
         self._configurations = tuple(dict.fromkeys([default, *grid]))
         self._places = {each: place for place, each in enumerate(self._configurations)}
 
@@ -106,14 +106,9 @@ class SearchSpace(Sequence[Configuration]):
             raise ConfigError(f"The search space does not hold {value}; it has {self.summary}.")
         return place
 
-    @property
-    def knobs(self) -> Mapping[str, KnobValue]:
-        """The workload's own values that were given."""
-        return self._fixed
-
     def restricted(self, axes: Mapping[str, Sequence[KnobValue]]) -> "SearchSpace":
         """Return the space of the same knobs with other values on the axes."""
-        return SearchSpace(self.workload, axes, knobs=self._fixed, references=self._references)
+        return SearchSpace(self.workload, axes, knobs=self.knobs, references=self._references)
 
     @property
     def summary(self) -> str:
@@ -144,29 +139,21 @@ class SearchSpace(Sequence[Configuration]):
         return tuple(each for each in found if each in self._places)
 
     def _moved(self, start: Configuration, axis: str, value: KnobValue) -> Configuration:
-        knobs = dict(start.knobs)
-        point = {name: getattr(start.point, name) for name in POINT_AXES}
-        if axis in POINT_AXES:
-            if start.point.is_default:
-                point.update(self._highest_point())
-            point[axis] = value
-        else:
-            knobs[axis] = value
-        return Configuration(
-            workload=self.workload,
-            knobs=tuple(sorted(knobs.items())),
-            point=OperatingPoint(**point),
-        )
+        if axis not in POINT_AXES:
+            knobs = {**dict(start.knobs), axis: value}
+            return replace(start, knobs=tuple(sorted(knobs.items())))
+        point: dict[str, Any] = {}
+        if start.point.is_default:
+            axes = [name for name in POINT_AXES if name in self.axes]
+            point = {name: _in_order(self.axes[name])[-1] for name in axes}
+        return replace(start, point=replace(start.point, **point | {axis: value}))
 
-    def _highest_point(self) -> dict[str, Any]:
-        return {name: _in_order(self.axes[name])[-1] for name in POINT_AXES if name in self.axes}
-
-    def _check(self, fixed: Mapping[str, KnobValue]) -> None:
+    def _check(self) -> None:
         if not self.axes:
             raise ConfigError("A search space needs at least one axis, got none.")
         settings = fields(WORKLOADS[self.workload].settings_type)
         known = [*POINT_AXES, *(field.name for field in settings)]
-        for name in [*self.axes, *fixed]:
+        for name in [*self.axes, *self.knobs]:
             if name not in known:
                 raise unknown_name(f"axis or knob of {self.workload}", name, known)
         for name, values in self.axes.items():
@@ -176,25 +163,25 @@ class SearchSpace(Sequence[Configuration]):
                 raise ConfigError(f"The axis {name} must hold each value once, got {values}.")
         size = prod(len(values) for values in self.axes.values())
         check_range("configurations of a search space", size, 1, MOST_TRIALS)
-        if stray := sorted(set(fixed) & set(POINT_AXES)):
+        if stray := sorted(set(self.knobs) & set(POINT_AXES)):
             raise ConfigError(
                 f"knobs are those of the workload; make an axis of one value of {', '.join(stray)} "
                 "instead."
             )
 
-    def _cells(self, fixed: Mapping[str, KnobValue]) -> Iterator[Cell]:
+    def _cells(self) -> Iterator[Cell]:
         names = [name for name in self.axes if name not in POINT_AXES]
         for values in product(*(self.axes[name] for name in names)):
-            yield self._cell({**fixed, **dict(zip(names, values, strict=True))})
+            yield self._cell({**self.knobs, **dict(zip(names, values, strict=True))})
 
-    def _default_cell(self, fixed: Mapping[str, KnobValue]) -> Cell:
-        default = dict(self._cell(fixed))
+    def _default_cell(self) -> Cell:
+        default = dict(self._cell(self.knobs))
         searched = {
             name: default[name] if default[name] in values else values[0]
             for name, values in self.axes.items()
             if name not in POINT_AXES
         }
-        return self._cell({**fixed, **searched})
+        return self._cell({**self.knobs, **searched})
 
     def _cell(self, knobs: Mapping[str, KnobValue]) -> Cell:
         settings = WORKLOADS[self.workload].from_knobs(knobs).settings

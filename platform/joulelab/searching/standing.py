@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.additive import AdditiveFit, Interval, fit_additive
-from joulelab.core.comparison import best_set
+from joulelab.core.comparison import best_set, lines_of, scatter_of, with_scatter
 from joulelab.core.configuration import Configuration
-from joulelab.core.recorded import lines_of, scatter_of, with_scatter
 from joulelab.searching.base import (
     BOARD_ENERGY_SD,
     BOARD_TIME_SD,
@@ -34,8 +33,9 @@ class Standing:
     # Itself, those that are statistically indistinguishable from it, and those that may cost less
     # and of which it is open whether they keep to the constraints.
     members: tuple[Configuration, ...]
-    possible_regret: float  # by how much the best of them may cost less than best, relative
-    open_regret: float  # the same as far as more repeats can tell, were the quality exactly known
+    possible_regret: float = 0.0  # by how much the best of them may cost less than best, relative
+    # The same as far as more repeats can tell, were the quality exactly known.
+    open_regret: float = 0.0
     is_feasible: bool  # whether best keeps to the constraints with the confidence asked for
     level: float  # confidence that the best measured configuration is among members
     # By how much the logarithm of a cost scatters between repeats; None without any. Of recordings
@@ -59,14 +59,7 @@ def standing(evidence: Evidence, *, level: float = LEVEL) -> Standing | None:
         return None
     first = ranked[0]
     if not evidence.judgement(first).is_feasible:
-        return Standing(
-            best=first,
-            members=(first,),
-            possible_regret=0.0,
-            open_regret=0.0,
-            is_feasible=False,
-            level=level,
-        )
+        return Standing(best=first, members=(first,), is_feasible=False, level=level)
     kept = [each for each in ranked if evidence.judgement(each).is_feasible]
     fit, _ = cost_fit(evidence, kept)
     space = evidence.problem.space
@@ -148,11 +141,12 @@ def _fit_of_exact_quality(
     evidence: Evidence, configurations: Sequence[Configuration]
 ) -> tuple[AdditiveFit, list[Configuration]]:
     objective = evidence.problem.objective
-
-    def cost(figures: Figures) -> Cost:
-        return cost_of(objective, replace(figures, retention_u=None))
-
-    return fit_of(evidence, configurations, cost, board_cost_sd(objective))
+    return fit_of(
+        evidence,
+        configurations,
+        lambda figures: cost_of(objective, replace(figures, retention_u=None)),
+        board_cost_sd(objective),
+    )
 
 
 def _quality_error(

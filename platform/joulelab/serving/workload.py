@@ -10,8 +10,8 @@ from typing import Any, ClassVar, TypeVar
 
 from typing_extensions import override
 
+from joulelab.core.cost import Request
 from joulelab.core.energy import EnergyWindow
-from joulelab.core.request import Request
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.serving.bench import Served
 from joulelab.serving.client import Answer

@@ -13,8 +13,8 @@ from joulelab.core.record import Record
 from joulelab.core.trial import Trial, name_within
 from joulelab.errors import ConfigError
 from joulelab.searching.base import Outcome
+from joulelab.study.events import outcome_of, spent_j
 from joulelab.study.gpu import StudyGpu
-from joulelab.study.outcomes import outcome_of, spent_j
 from joulelab.study.schedule import MACHINERY
 from joulelab.tracking.durable import read_lines
 from joulelab.tracking.store import ResultStore, measurement_from_json

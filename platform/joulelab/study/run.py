@@ -22,11 +22,10 @@ from joulelab.provenance import collect_provenance
 from joulelab.study.events import StudyEvent, StudyInterrupted, StudyStarted
 from joulelab.study.gpu import StudyGpu
 from joulelab.study.ledger import Ledger, SearchSummary, StudySummary
-from joulelab.study.pool import WorkerPool
+from joulelab.study.pool import FixedTrials, StudyTrials, WorkerPool
 from joulelab.study.resume import check_feasible
 from joulelab.study.search_queue import Check, Search, SearchQueue
 from joulelab.study.telling import StateKeeper
-from joulelab.study.trials import FixedTrials, StudyTrials
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader, discreet_header, flat_settings
 from joulelab.tracking.study_lock import StudyLock

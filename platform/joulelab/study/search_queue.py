@@ -15,10 +15,9 @@ from joulelab.objectives import EDP, Objective
 from joulelab.searching.base import Outcome, Strategy
 from joulelab.searching.evidence import Qualities
 from joulelab.study.budget import Account, Budget
-from joulelab.study.events import AttemptFailed, PoolEvent, TrialMeasured
-from joulelab.study.outcomes import outcome_of, spent_j
+from joulelab.study.events import AttemptFailed, PoolEvent, TrialMeasured, outcome_of, spent_j
+from joulelab.study.pool import StudyTrials
 from joulelab.study.resume import History, history_of, trial_name
-from joulelab.study.trials import StudyTrials
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint
 
@@ -56,22 +55,17 @@ class Sentinel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A study whose trials are asked for as it goes; its strategy must not have been told anything.
-
-    Attributes:
-        objective: What Ray Tune compares trials by.
-        score: What outputs of a configuration are worth; it must only look up, since the pool
-            waits for it.
-        follow: Told what came of each trial and the joules spent by then, those of earlier runs
-            first, in the pool's thread; returns a point of the tracking store's curves, or nothing.
-    """
+    """A study whose trials are asked for as it goes; its strategy must know of nothing yet."""
 
     study: str
     strategy: Strategy
     budget: Budget = field(default_factory=Budget)
     sentinel: Sentinel | None = None
-    objective: Objective = EDP
+    objective: Objective = EDP  # what Ray Tune compares trials by
+    # What outputs of a configuration are worth; it must only look up, since the pool waits for it.
     score: Scorer = lambda configuration: None
+    # Told what came of each trial and the joules spent by then, those of earlier runs first, in the
+    # pool's thread; returns a point of the tracking store's curves, or nothing.
     follow: Observer = lambda outcome, spent_j: None
 
 

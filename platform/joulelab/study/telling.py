@@ -27,8 +27,8 @@ from joulelab.study.events import (
     StudyStarted,
     TrialMeasured,
     TrialStarted,
+    outcome_of,
 )
-from joulelab.study.outcomes import outcome_of
 from joulelab.tracking.study import RunningTrial, StudyState, Trouble, write_state
 
 _log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from typing import Any
 from uuid import uuid4
 
 from joulelab.core.measurement import Measurement
+from joulelab.tracking.mlflow_database import turn
 from joulelab.tracking.mlflow_store import values_of
-from joulelab.tracking.turns import turn
 from joulelab.tracking.vocabulary import metrics, params
 
 MOST = 50

@@ -29,9 +29,9 @@ from joulelab.tracking.mlflow_database import (
     is_database,
     make_tables,
     mlflow_uri,
+    turn,
 )
 from joulelab.tracking.study_lock import check_database_folder
-from joulelab.tracking.turns import turn
 from joulelab.tracking.vocabulary import opening_tags
 
 # MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and

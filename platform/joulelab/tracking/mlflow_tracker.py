@@ -16,14 +16,7 @@ from typing_extensions import override
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.addresses import database_path, discreet
 from joulelab.tracking.delivery import Tracker
-from joulelab.tracking.mlflow_batch import (
-    MOST,
-    Batches,
-    EndedRun,
-    batches_of,
-    ended_run,
-    ms_of,
-)
+from joulelab.tracking.mlflow_batch import MOST, Batches, EndedRun, batches_of, ended_run, ms_of
 from joulelab.tracking.mlflow_store import (
     DESCRIPTION,
     experiment_id,

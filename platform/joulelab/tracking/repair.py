@@ -38,13 +38,10 @@ def repair(folder: Path) -> tuple[str, ...]:
 
 def _lines(store: ResultStore) -> Iterator[str]:
     for path in sorted((store.folder / "measurements").glob("*.jsonl")):
-        broken = {int(place.rpartition(":")[2]) for place in store.broken if _is_in(place, path)}
+        places = [place.rpartition(":") for place in store.broken]
+        broken = {int(number) for file, _, number in places if file == str(path)}
         yield from _set_aside(path, broken)
     yield from (f"{place} {why}." for place, why in store.broken.items())
-
-
-def _is_in(place: str, path: Path) -> bool:
-    return place.rpartition(":")[0] == str(path)
 
 
 def _deliveries(folder: Path) -> Iterator[str]:

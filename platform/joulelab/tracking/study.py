@@ -139,29 +139,18 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyState:
-    """How far a study is.
-
-    Attributes:
-        study: Its name.
-        num_trials: Trials that it has; ``None`` if that turns out as it goes.
-        num_done: Those that need no further try, those of earlier runs included.
-        num_retries: Attempts of this run that were followed by another.
-        since_unix_s: When this run began to measure, in seconds since 1970.
-        updated_unix_s: When this was written, likewise.
-        running: Trials that are being measured.
-        failed: Trials of this run that were given up without any measurement.
-        out_of_service: GPUs that take no more trials in this run.
-    """
+    """How far a study is."""
 
     study: str
-    num_trials: int | None
-    num_done: int
-    since_unix_s: float
-    updated_unix_s: float
-    num_retries: int = 0
-    running: tuple[RunningTrial, ...] = ()
+    num_trials: int | None  # trials that it has; None if that turns out as it goes
+    num_done: int  # those that need no further try, those of earlier runs included
+    since_unix_s: float  # when this run began to measure, in seconds since 1970
+    updated_unix_s: float  # when this was written, likewise
+    num_retries: int = 0  # attempts of this run that were followed by another
+    running: tuple[RunningTrial, ...] = ()  # trials that are being measured
+    # Trials of this run that were given up without any measurement.
     failed: tuple[Trouble, ...] = ()
-    out_of_service: tuple[Trouble, ...] = ()
+    out_of_service: tuple[Trouble, ...] = ()  # GPUs that take no more trials in this run
 
 
 def write_state(folder: Path, state: StudyState) -> None:

@@ -100,7 +100,8 @@ def read_series(path: Path, names: list[str] | None = None) -> Mapping[str, Seri
         )
     try:
         table = pq.read_table(path, columns=None if names is None else ["t_s", *names])
-        read = {name: _floats(table[name]) for name in table.column_names}
+        names_there = table.column_names
+        read = {n: np.asarray(table[n].to_numpy(), dtype=np.float64) for n in names_there}
         t_s = read.pop("t_s")
         missing = set(names or ()) - set(read)
     except (pa.ArrowException, OSError, KeyError) as error:
@@ -113,11 +114,6 @@ def read_series(path: Path, names: list[str] | None = None) -> Mapping[str, Seri
         for name, values in read.items()
         if known[name].any()
     }
-
-
-def _floats(column: Any) -> Array:
-    """Return a column's values, NaN where it has none."""
-    return np.asarray(column.to_numpy(), dtype=np.float64)
 
 
 def _column(t_s: Array, at_s: Array, values: Array) -> Any:

@@ -30,13 +30,6 @@ from joulelab.tracking.study import ChartPoint, StudyHeader
 _MOST_STARTS = 4
 
 
-def _delivery(results_dir: str, uri: str, header: StudyHeader, niceness: int) -> BackgroundDelivery:
-    """Deliver from a results folder to MLflow, in a process that gives way by ``niceness``."""
-    os.nice(niceness)
-    store = ResultStore(Path(results_dir), f"tracker@{socket.gethostname()}-{os.getpid()}")
-    return BackgroundDelivery(store, MlflowTracker(uri), header)
-
-
 class TrackerProcess:
     """The process of a :class:`BackgroundDelivery`, seen from the one that drives the study.
 
@@ -102,7 +95,10 @@ class TrackerProcess:
 
 def main(connection: Connection) -> None:
     """Do what comes through ``connection`` until its other end is closed."""
-    delivery = _delivery(*connection.recv())
+    results_dir, uri, header, niceness = connection.recv()
+    os.nice(niceness)
+    store = ResultStore(Path(results_dir), f"tracker@{socket.gethostname()}-{os.getpid()}")
+    delivery = BackgroundDelivery(store, MlflowTracker(uri), header)
     while True:
         try:
             method, arguments = connection.recv()

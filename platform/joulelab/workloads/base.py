@@ -18,10 +18,9 @@ from typing import (
 )
 
 from joulelab.core.configuration import KnobValue
-from joulelab.core.cost import WorkloadCost
+from joulelab.core.cost import Request, WorkloadCost
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.quality import Direction
-from joulelab.core.request import Request
 from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
 

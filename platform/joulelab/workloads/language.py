@@ -5,8 +5,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from typing_extensions import override
 
-from joulelab.core.cost import WorkloadCost
-from joulelab.core.request import Request
+from joulelab.core.cost import Request, WorkloadCost
 from joulelab.workloads.language_settings import LanguageSettings
 from joulelab.workloads.network import NetworkWorkload, Programs
 

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from typing_extensions import override
 
-from joulelab.core.cost import WorkloadCost
+from joulelab.core.cost import Request, WorkloadCost
 from joulelab.core.number_format import NetworkPrecision
-from joulelab.core.request import Request
-from joulelab.core.synchronise import synchronise
+from joulelab.core.process import synchronise
 from joulelab.errors import ConfigError
 from joulelab.tracing.program import ProgramPhase
 from joulelab.workloads.base import Workload, check_knobs, require_choice

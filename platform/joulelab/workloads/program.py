@@ -11,10 +11,9 @@ from typing import Any, ClassVar, get_origin, get_type_hints
 from typing_extensions import override
 
 from joulelab.core.configuration import KnobValue
-from joulelab.core.cost import PhaseCost, WorkloadCost
+from joulelab.core.cost import PhaseCost, Request, WorkloadCost
+from joulelab.core.process import synchronise
 from joulelab.core.quality import Direction
-from joulelab.core.request import Request
-from joulelab.core.synchronise import synchronise
 from joulelab.errors import ConfigError
 from joulelab.workloads.base import Workload, alternatives, no_cost, require_positive
 

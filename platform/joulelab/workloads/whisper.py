@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
-from joulelab.core.cost import WorkloadCost
+from joulelab.core.cost import Request, WorkloadCost
 from joulelab.core.number_format import NetworkPrecision
-from joulelab.core.request import Request
 from joulelab.errors import ConfigError
 from joulelab.workloads.network import NetworkSettings, NetworkWorkload, Programs
 

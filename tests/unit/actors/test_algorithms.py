@@ -18,12 +18,7 @@ from joulelab.searching.constraints import Constraint
 from joulelab.searching.evidence import Problem
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies import STRATEGIES
-from joulelab_actors.tune.algorithms import (
-    ALGORITHMS,
-    TUNE_ALGORITHMS,
-    algorithm,
-    scheduler,
-)
+from joulelab_actors.tune.algorithms import ALGORITHMS, TUNE_ALGORITHMS, algorithm, scheduler
 from joulelab_actors.tune.tune_strategy import TuneStrategy
 
 CLOCKS_MHZ = tuple(range(600, 1800, 60))

@@ -18,12 +18,8 @@ from joulelab.guard import GuardClient
 from joulelab.study.resume import stored_records
 from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.store import ResultStore
-from joulelab_actors.code_version import code_version
-from joulelab_actors.gpu_actor import (
-    ActorReplacedError,
-    GpuActor,
-    require_cuda_sees_only,
-)
+from joulelab_actors.gpu_actor import ActorReplacedError, GpuActor, require_cuda_sees_only
+from joulelab_actors.node_facts import code_version
 
 
 @pytest.fixture
@@ -142,14 +138,6 @@ def test_a_device_that_is_not_there_is_said_by_ready(settings, gpu):
 
     with pytest.raises(DeviceNotFoundError, match="SIM-h900-0"):
         GpuActor(absent, settings).ready()
-
-
-def test_status_tells_what_was_measured(actor):
-    actor.measure(trial(), os.getpid())
-
-    status = actor.status()
-
-    assert (status.trial, status.num_measured) == (None, 1)
 
 
 def test_cuda_that_sees_no_gpu_is_an_error_that_says_what_to_do():

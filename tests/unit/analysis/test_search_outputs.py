@@ -30,7 +30,7 @@ from joulelab.searching.constraints import Constraint
 from joulelab.searching.course import Course
 from joulelab.searching.evidence import Evidence, Kept
 from joulelab.searching.space import SearchSpace
-from joulelab.study.outcomes import outcome_of, spent_j
+from joulelab.study.events import outcome_of, spent_j
 from joulelab.study.search import conclude_search
 from joulelab.tracking.store import ResultStore
 

@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from synthetic_results import DEFAULT_MHZ, energy_j, time_s, visits
 
 from joulelab import OperatingPoint
 from joulelab.core.additive import fit_additive
-from joulelab.core.comparison import best_set, dunnett_quantile
+from joulelab.core.comparison import best_set, dunnett_quantile, non_dominated, roughness
 from joulelab.core.statistics import student_quantile
+from joulelab.errors import ConfigError
 
 CLOCKS_MHZ = tuple(range(900, 2001, 50))
 LABELS = {clock: OperatingPoint(sm_clock_mhz=clock).label for clock in (None, *CLOCKS_MHZ)}
@@ -150,3 +152,71 @@ def test_comparisons_that_exclude_each_other_are_corrected_as_by_bonferroni():
     quantile = dunnett_quantile(0.95, num=5, correlation=-0.1, dof=10)
 
     assert quantile == pytest.approx(student_quantile(0.99, 10))
+
+
+def noisy(rng, num=60, sd=0.02):
+    x = np.sort(rng.uniform(500, 1500, num))
+    return x, 0.4 * ((x - 900) / 500) ** 2 + rng.normal(0, sd, num)
+
+
+def test_the_scatter_that_was_put_there_is_found_whatever_the_curve():
+    rng = np.random.default_rng(1)
+
+    found = [roughness([noisy(rng)]).variance for _ in range(200)]
+
+    assert np.mean(found) == pytest.approx(0.02**2, rel=0.03)
+
+
+def test_the_degrees_of_freedom_say_how_much_the_estimate_varies():
+    rng = np.random.default_rng(2)
+
+    found = [roughness([noisy(rng)]) for _ in range(2000)]
+    variances = np.array([each.variance for each in found])
+
+    assert 2 * np.mean(variances) ** 2 / np.var(variances) == pytest.approx(found[0].dof, rel=0.15)
+
+
+def test_a_straight_line_has_none_and_several_curves_pool_theirs():
+    x = np.array([1.0, 2.0, 4.0, 8.0, 9.0])
+
+    assert roughness([(x, 3 * x), (x, 1 - x)]).variance == pytest.approx(0, abs=1e-25)
+    assert roughness([(x, np.array([0, 1.0, 0, 1, 0]))] * 2).dof == 3
+
+
+def test_too_few_observations_say_nothing():
+    x = np.arange(7.0)
+
+    assert roughness([(x, x)]) is None
+    assert roughness([]) is None
+
+
+costs = st.integers(1, 12).flatmap(
+    lambda n: arrays(float, (n, 2), elements=st.integers(0, 5).map(float))
+)
+
+
+def test_the_front_of_a_known_set():
+    energy_and_time = np.array([[1.0, 5.0], [2.0, 2.0], [3.0, 3.0], [5.0, 1.0], [5.0, 1.0]])
+
+    assert non_dominated(energy_and_time).tolist() == [True, True, False, True, True]
+
+
+@given(costs=costs)
+def test_whatever_is_off_the_front_is_beaten_by_a_point_on_it(costs):
+    on_front = non_dominated(costs)
+
+    assert on_front.any()
+    for point in costs[~on_front]:
+        better = (costs[on_front] <= point).all(axis=1) & (costs[on_front] < point).any(axis=1)
+        assert better.any()
+
+
+@given(costs=costs)
+def test_points_on_the_front_do_not_beat_each_other(costs):
+    assert non_dominated(costs[non_dominated(costs)]).all()
+
+
+@pytest.mark.parametrize("costs", [np.zeros(3), np.array([[1.0, np.nan]])])
+def test_points_that_cannot_be_compared_are_refused(costs):
+    with pytest.raises(ConfigError, match="costs must be finite"):
+        non_dominated(costs)

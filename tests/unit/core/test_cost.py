@@ -1,6 +1,9 @@
 """What an execution costs is the sum over its kernels, each as often as it runs."""
 
-from joulelab.core.cost import KernelCost, PhaseCost
+import pytest
+
+from joulelab.core.cost import KernelCost, PhaseCost, Request
+from joulelab.errors import ConfigError
 
 
 def test_a_phase_costs_what_its_kernels_cost_as_often_as_they_run():
@@ -12,3 +15,16 @@ def test_a_phase_costs_what_its_kernels_cost_as_often_as_they_run():
     assert phase.flop == 3 * 5
     assert phase.dram_b == 3 * 7 + 2 * 11
     assert phase.num_launches == 3 + 2
+
+
+def test_a_request_of_512_tokens_in_and_64_out_holds_eight_of_the_prefill_per_token_out():
+    request = Request(units={"prefill": 512.0, "decode": 64.0}, size=64.0)
+
+    assert request.per_unit("prefill") == 8
+    assert request.per_unit("decode") == 1
+
+
+@pytest.mark.parametrize(("units", "size"), [({}, 1.0), ({"decode": 0.0}, 1.0), ({"a": 1.0}, 0.0)])
+def test_a_request_without_work_is_refused(units, size):
+    with pytest.raises(ConfigError, match="needs work"):
+        Request(units=units, size=size)

@@ -1,13 +1,16 @@
 from itertools import pairwise
+from math import hypot, sqrt
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_data import reference_csv
 
-from joulelab.core.counter import EnergyCounter
+from joulelab.core.counter import EnergyCounter, samples_window
 from joulelab.core.energy import total_u_j
 from joulelab.core.ticks import CounterPolls
+from joulelab.core.trace import PowerTrace
 from joulelab.errors import ConfigError, TraceCoverageError
 
 TICK_S = 0.1
@@ -224,3 +227,120 @@ def test_ticks_read_once_each_are_timed_by_the_period_known_from_earlier():
     assert window.energy_j == pytest.approx(300 * 1.2, rel=2e-3)
     assert window.energy_u_j < 0.003 * window.energy_j
     assert EnergyCounter(polls).window(3.2, 4.4).energy_u_j > 3 * window.energy_u_j
+
+
+def test_energy_of_a_ramp_from_samples_matches_the_closed_form():
+    t_s = np.arange(0, 5, 0.02)
+
+    window = samples_window(PowerTrace(t_s=t_s, power_w=10 * t_s), 1.003, 3.017, work=4.0)
+
+    assert window.energy_j == pytest.approx(5 * (3.017**2 - 1.003**2))
+    assert (window.source, window.work) == ("samples", 4.0)
+
+
+def test_the_stated_uncertainty_is_the_scatter_over_repeats():
+    """White sensor noise of 10 W in 100 updates leaves 1 % of 10 W per second of window."""
+    random = np.random.default_rng(3)
+    t_s = np.arange(0, 4, 0.02)
+    windows = [
+        samples_window(PowerTrace(t_s=t_s, power_w=300 + random.normal(0, 10, t_s.size)), 1, 3)
+        for _ in range(300)
+    ]
+
+    errors_j = [window.energy_j - 600 for window in windows]
+    stated_j = np.mean([window.energy_u_j for window in windows])
+
+    assert stated_j == pytest.approx(np.std(errors_j), rel=0.2)
+
+
+def test_a_ramp_is_as_uncertain_as_the_age_of_the_samples_at_its_edges():
+    """It rises by 20 W from edge to edge, of which the spacing of 20 ms leaves open a part.
+
+    The age of a sample is anything up to its spacing (a rectangular distribution, GUM 4.3.7).
+    Neighbours differ by 0.2 W throughout, which is all that the ramp adds to the scatter.
+    """
+    t_s = np.arange(0, 5, 0.02)
+
+    window = samples_window(PowerTrace(t_s=t_s, power_w=10 * t_s), 1.01, 3.01)
+
+    edges_j = 20 * 0.02 / sqrt(12)
+    scatter_j = 0.2 / sqrt(2) * 2 / sqrt(100)
+    assert window.energy_u_j == pytest.approx(hypot(edges_j, scatter_j), rel=1e-3)
+
+
+def test_readings_that_repeat_are_not_counted_as_new_updates():
+    random = np.random.default_rng(4)
+    power_w = 300 + random.normal(0, 10, 60)
+    often = PowerTrace(t_s=np.arange(0, 6, 0.01), power_w=np.repeat(power_w, 10))
+    seldom = PowerTrace(t_s=np.arange(0, 6, 0.1), power_w=power_w)
+
+    assert samples_window(often, 1, 5).energy_u_j == pytest.approx(
+        samples_window(seldom, 1, 5).energy_u_j, rel=0.05
+    )
+
+
+def test_an_interval_beyond_the_samples_is_refused():
+    trace = PowerTrace(t_s=np.arange(0, 2, 0.02), power_w=np.full(100, 300.0))
+
+    with pytest.raises(TraceCoverageError):
+        samples_window(trace, 1.0, 3.0)
+
+
+def test_two_samples_span_what_lies_between_them_and_no_more():
+    trace = PowerTrace(t_s=np.array([1.0, 2.0]), power_w=np.array([300.0, 100.0]))
+
+    assert trace.spans(1.0, 2.0)
+    assert not trace.spans(0.9, 2.0)
+    assert not trace.spans(1.0, 2.1)
+    assert trace.energy_j(1.0, 2.0) == pytest.approx(200.0)
+
+
+@pytest.fixture(params=["bf16_1024", "bf16_8192"])
+def recording(request):
+    """The counter, and times and joules of the integrated samples, scaled to the counter."""
+    polls = reference_csv(f"h200_steady_{request.param}_polls.csv")
+    start_s, energy_mj, _, stop_s = np.loadtxt(polls, delimiter=",", skiprows=1, unpack=True)
+    counter = EnergyCounter(
+        CounterPolls(before_s=start_s, after_s=stop_s, energy_j=energy_mj / 1e3)
+    )
+    samples = reference_csv(f"h200_steady_{request.param}_samples.csv")
+    time_s, power_mw = np.loadtxt(samples, delimiter=",", skiprows=1, unpack=True)
+    new = np.r_[True, np.diff(time_s) > 1e-3]
+    time_s, power_w = time_s[new], power_mw[new] / 1e3
+    energy_j = np.r_[0, np.cumsum(np.diff(time_s) * (power_w[1:] + power_w[:-1]) / 2)]
+    first_s, last_s = counter.ticks.time_s[[5, -5]]
+    scale = counter.window(first_s, last_s).energy_j / np.diff(
+        np.interp([first_s, last_s], time_s, energy_j)
+    )
+    return counter, time_s, scale * energy_j
+
+
+def errors(recording, length_s, num_windows=4000):
+    counter, time_s, energy_j = recording
+    random = np.random.default_rng(0)
+    first_s, last_s = counter.ticks.time_s[[5, -5]]
+    starts_s = random.uniform(first_s, last_s - length_s - 0.1, num_windows)
+    stops_s = starts_s + length_s + random.uniform(-0.05, 0.05, num_windows)
+    windows = [counter.window(*edges) for edges in zip(starts_s, stops_s, strict=True)]
+    reference_j = np.interp(stops_s, time_s, energy_j) - np.interp(starts_s, time_s, energy_j)
+    error_j = np.array([window.energy_j for window in windows]) - reference_j
+    return error_j / reference_j, error_j / np.array([window.energy_u_j for window in windows])
+
+
+def test_energy_of_a_second_is_known_to_half_a_percent(recording):
+    relative, _ = errors(recording, 1.0)
+
+    assert relative.std() < 0.005
+
+
+@pytest.mark.parametrize("length_s", [0.5, 1.0, 2.0])
+def test_the_stated_uncertainty_is_the_scatter_of_the_errors(recording, length_s):
+    _, normalised = errors(recording, length_s, num_windows=1000)
+
+    assert 0.6 < normalised.std() < 1.35
+
+
+def test_a_tick_every_100_ms_is_found_in_the_recording(recording):
+    counter, _, _ = recording
+
+    assert counter.ticks.period_s == pytest.approx(0.1, abs=1e-4)

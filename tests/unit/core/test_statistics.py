@@ -1,8 +1,9 @@
-from math import log, sqrt
+from math import inf, isinf, log, sqrt
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtri, stdtrit
 
 from joulelab.core.statistics import (
     line_slope,
@@ -11,6 +12,7 @@ from joulelab.core.statistics import (
     log_ratio_interval,
     mean_u,
     relative_u,
+    student_quantile,
     student_t,
 )
 from joulelab.errors import ConfigError, MeasurementError
@@ -65,3 +67,11 @@ def test_a_slope_is_as_uncertain_as_the_textbook_says():
 
     assert slope == pytest.approx(2.0)
     assert u == pytest.approx(sqrt(0.2 / 2 / 5))
+
+
+@pytest.mark.parametrize("dof", [1, 2, 3, 4, 7, 30, 1001, inf])
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.84, 0.975, 0.9995])
+def test_quantiles_of_students_distribution_are_scipys(probability, dof):
+    expected = ndtri(probability) if isinf(dof) else stdtrit(dof, probability)
+
+    assert student_quantile(probability, dof) == pytest.approx(expected, rel=1e-10, abs=1e-12)

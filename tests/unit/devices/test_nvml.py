@@ -233,11 +233,11 @@ def test_samples_across_a_step_of_the_wall_clock_are_refused_once(driver):
     driver.add()
 
     def read_across_a_step(device):
-        from joulelab.devices import nvml_samples
+        from joulelab.devices import nvml_library
 
         device.read_power_samples()
         last = device._samples._last
-        device._samples._last = nvml_samples.Alignment(
+        device._samples._last = nvml_library.Alignment(
             clock=last.clock, offset_s=last.offset_s - 0.8, at_s=last.at_s
         )
         with pytest.raises(MeasurementError, match=r"\+0\.800 s") as refusal:

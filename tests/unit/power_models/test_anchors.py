@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from joulelab.power_models.correction import correction_of
+from joulelab.power_models.calibration import correction_of
 from joulelab.power_models.members.readings import Fit, Readings, fitted_to
 
 AT = np.array([0.0, -0.35])

@@ -4,7 +4,7 @@ import pytest
 from synthetic_runs import runs_by_law
 
 from joulelab.errors import ConfigError
-from joulelab.power_models.members.regressions import MeanModel
+from joulelab.power_models.members.tabular import MeanModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, sweep
 from joulelab.power_models.serving import (

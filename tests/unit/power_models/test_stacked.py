@@ -10,12 +10,7 @@ from synthetic_runs import rows_by_law, runs_by_law
 from joulelab.hardware import GPUS
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.decision import Sweep, best_fixed_ratios
-from joulelab.power_models.members.stacked import (
-    MEMBERS,
-    LeftOut,
-    StackedModel,
-    _weighed,
-)
+from joulelab.power_models.members.stacked import MEMBERS, LeftOut, StackedModel, _weighed
 from joulelab.power_models.operating_model import OperatingModel, load_operating_model
 from joulelab.power_models.queries import queries_of
 from joulelab.power_models.readers import runs_of_rows

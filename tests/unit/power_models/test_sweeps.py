@@ -7,11 +7,7 @@ import pytest
 from synthetic_runs import rows_by_law
 
 from joulelab.power_models.members.physics import PhysicsModel
-from joulelab.power_models.members.readings import (
-    caps_seen,
-    off_neighbours,
-    own_scatter,
-)
+from joulelab.power_models.members.readings import caps_seen, off_neighbours, own_scatter
 from joulelab.power_models.operating_model import load_model
 from joulelab.power_models.queries import queries_of
 from joulelab.power_models.readers import runs_of_rows

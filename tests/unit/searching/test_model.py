@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from joulelab.core.threads import one_thread
+from joulelab.core.process import one_thread
 from joulelab.searching.model.belief import Belief
 from joulelab.searching.model.covariances import QUALITY, CellKernel, Covariances, Spread, field
 from joulelab.searching.model.law import Observed, Rows, log_time_power, slopes

@@ -6,14 +6,7 @@ from math import exp
 from random import Random
 
 import pytest
-from search_surfaces import (
-    Surface,
-    large_space,
-    medium_space,
-    problem_on,
-    searched,
-    small_space,
-)
+from search_surfaces import Surface, large_space, medium_space, problem_on, searched, small_space
 
 from joulelab.errors import ConfigError
 from joulelab.searching.answer import answer

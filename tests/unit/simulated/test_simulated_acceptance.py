@@ -117,7 +117,7 @@ def test_an_a100_stream_saves_36_percent_of_its_energy_at_1005_mhz_for_no_time(t
         hold(device)
         device.apply(OperatingPoint(sm_clock_mhz=clock_mhz))
         device.clock.sleep_s(1.0)
-        model = device._machine.model_of(stream(), "random")
+        model = device.machine.model_of(stream(), "random")
         seen = settled(device, stream())
         time_s[clock_mhz] = model.at(clock_mhz, 1512).duration_s
         energy_j[clock_mhz] = seen.power_w * time_s[clock_mhz]
@@ -135,8 +135,8 @@ def test_an_a100_under_a_cap_runs_at_the_largest_clock_that_fits(tmp_path, cap_w
 
     seen = settled(device, phase, after_s=20.0)
 
-    engine = device._machine.engine
-    model = device._machine.model_of(phase, "random")
+    engine = device.machine.engine
+    model = device.machine.model_of(phase, "random")
     fitting = [
         clock
         for clock in GPUS["a100_pcie"].sm_clocks_mhz

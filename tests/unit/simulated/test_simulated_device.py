@@ -105,7 +105,7 @@ def test_a_gpu_without_settable_memory_clocks_says_so(tmp_path):
 def test_a_slower_memory_clock_slows_a_copy_in_proportion(tmp_path):
     device = typical(tmp_path)
     device.apply(OperatingPoint(mem_clock_mhz=2201))
-    hosted = device._machine.model_of(copy(), "random")
+    hosted = device.machine.model_of(copy(), "random")
 
     slowdown = hosted.at(1980, 2201).duration_s / hosted.at(1980, 3201).duration_s
 
@@ -151,7 +151,7 @@ def test_a_played_program_reports_its_work_and_takes_its_time(tmp_path):
     hosted.prepare()
     device.apply(OperatingPoint(sm_clock_mhz=990))
     device.clock.sleep_s(1.0)
-    model = device._machine.model_of(gemm(4096), "random")
+    model = device.machine.model_of(gemm(4096), "random")
     start_s = device.clock.now_s()
 
     work = hosted.run("gemm")

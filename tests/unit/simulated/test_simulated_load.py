@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scaled_boards import scaled
 
 from joulelab.core.cost import KernelCost, PhaseCost
-from joulelab.core.physics import (
+from joulelab.core.power_law import (
     EAGER_GAP_S,
     HOST_CALL_SHARE,
     LOOP_LAUNCH_SHARE,

@@ -31,7 +31,7 @@ def test_the_counter_is_the_integral_of_shown_power(tmp_path):
     state = DriverStore(tmp_path).create("h200_sxm")
     device = SimulatedDevice(state, board=Board(seed=3, gain=0.95, offset_w=-3.0, noise=0.0))
     start_j = device.read_energy_j()
-    engine = device._machine.engine
+    engine = device.machine.engine
     device.play(gemm(8192))
     device.clock.sleep_s(30.0)
     device.stop()
@@ -109,7 +109,7 @@ def test_a_quarter_window_sees_a_synchronous_square_wave_wrong_and_the_counter_d
     device.apply(OperatingPoint(sm_clock_mhz=1410))
     hold(device)
     device.clock.sleep_s(2.0 - device.clock.now_s())
-    history, stream = device._machine.engine.history, copy(1.7e8).kernels
+    history, stream = device.machine.engine.history, copy(1.7e8).kernels
     wave = PhaseCost(phase="wave", work=1, kernels=stream, wait_s=3e-5)
     start_j, true_start_j = device.read_energy_j(), history.energy_j(2.0)
     seen_w = []

@@ -14,13 +14,7 @@ from actor_fixtures import QUICK
 import joulelab
 from joulelab.analysis import search_result
 from joulelab.analysis.conclude import report_anew
-from joulelab.analysis.knob_grid import (
-    ASKED,
-    Axis,
-    KnobLog,
-    KnobStudy,
-    knob_grid,
-)
+from joulelab.analysis.knob_grid import ASKED, Axis, KnobLog, KnobStudy, knob_grid
 from joulelab.core.plan import plan_sweep
 from joulelab.errors import TrackingError
 from joulelab.study.live_page import live_page, search_so_far

@@ -11,7 +11,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import SimulatedDevice, fleet
 from joulelab.searching.constraints import Constraint, judge
-from joulelab.study.outcomes import outcome_of, result_of
+from joulelab.study.events import outcome_of, result_of
 
 KNOBS = {"model": "llama-2-7b", "precision": "bf16"}
 QUICK = Procedure(idle_s=0.0, min_windows=2, limit_s=10.0)

@@ -12,7 +12,7 @@ from joulelab.core.measurement import Finding, Observed
 from joulelab.core.record import Session, Verdict, record_of
 from joulelab.core.trial import Trial
 from joulelab.provenance import collect_provenance
-from joulelab.study.outcomes import spent_j
+from joulelab.study.events import spent_j
 from joulelab.study.resume import history_of, trial_name
 
 DEVICE = DeviceIdentity(uuid="GPU-a", name="a", backend="simulated", driver_version="1")

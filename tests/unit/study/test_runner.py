@@ -10,12 +10,7 @@ from alone import run_alone
 import joulelab
 from joulelab.core.device import DeviceIdentity
 from joulelab.devices.simulated import DriverStore, Fault, fleet
-from joulelab.errors import (
-    ConfigError,
-    DeviceNotFoundError,
-    MeasurementError,
-    UnknownNameError,
-)
+from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError, UnknownNameError
 from joulelab.hardware.board_facts import BoardFacts, board_text
 from joulelab.study.search import check_search
 from joulelab.study.workload import StudyWorkload

@@ -9,8 +9,7 @@ from joulelab.devices.simulated import SimulatedDevice
 from joulelab.errors import ConfigError
 from joulelab.searching.base import Outcome
 from joulelab.study.budget import Budget
-from joulelab.study.events import AttemptFailed, TrialMeasured
-from joulelab.study.outcomes import spent_j
+from joulelab.study.events import AttemptFailed, TrialMeasured, spent_j
 from joulelab.study.resume import History, history_of
 from joulelab.study.search_queue import Search, SearchQueue, Sentinel
 

@@ -13,7 +13,7 @@ from synthetic_runs import runs_by_law
 
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.power_models.decision import RegretScores
-from joulelab.power_models.members.regressions import MeanModel
+from joulelab.power_models.members.tabular import MeanModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, sweep
 from joulelab.power_models.serving import frame_of_queries

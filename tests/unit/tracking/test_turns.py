@@ -14,12 +14,11 @@ from synthetic_results import header, record
 from waiting import until
 
 from joulelab.errors import TrackingError
-from joulelab.tracking import mlflow_store, mlflow_tracker, turns
+from joulelab.tracking import mlflow_database, mlflow_store, mlflow_tracker
 from joulelab.tracking.delivery import deliver
-from joulelab.tracking.mlflow_database import check_reachable
+from joulelab.tracking.mlflow_database import check_reachable, turn
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.turns import turn
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:Deprecatio
 def waits(path):
     """Whether somebody has the place of the next in turn."""
     with path.with_name(f"{path.name}-next").open("a") as file:
-        return not turns._is_taken(file)
+        return not mlflow_database._is_taken(file)
 
 
 def test_who_had_the_turn_has_it_again_only_after_who_waits(tmp_path):
@@ -52,7 +51,7 @@ def test_who_had_the_turn_has_it_again_only_after_who_waits(tmp_path):
 
 def test_a_turn_that_does_not_come_is_an_error(tmp_path, monkeypatch):
     path = tmp_path / "mlflow.db"
-    monkeypatch.setattr(turns, "TURN_S", 0.1)
+    monkeypatch.setattr(mlflow_database, "TURN_S", 0.1)
 
     with (
         turn(path),
@@ -68,7 +67,8 @@ def test_a_turn_that_does_not_come_is_an_error(tmp_path, monkeypatch):
 def test_a_process_that_is_killed_has_no_turn_any_longer(tmp_path):
     path = tmp_path / "mlflow.db"
     code = (
-        "import sys, time; from pathlib import Path; from joulelab.tracking.turns import turn\n"
+        "import sys, time; from pathlib import Path\n"
+        "from joulelab.tracking.mlflow_database import turn\n"
         "with turn(Path(sys.argv[1])): print('mine', flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as holder:
@@ -79,7 +79,7 @@ def test_a_process_that_is_killed_has_no_turn_any_longer(tmp_path):
     with turn(path):
         pass
 
-    assert time.monotonic() - start_s < turns.TURN_S / 2
+    assert time.monotonic() - start_s < mlflow_database.TURN_S / 2
 
 
 def test_a_folder_that_takes_no_locks_knows_no_turns(tmp_path):

@@ -19,11 +19,9 @@ from joulelab.core.device import (
 )
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
-from joulelab.devices.base import Device
-from joulelab.devices.knobs import check_point
-from joulelab.devices.replay.player import Player
-from joulelab.devices.replay.recording import Board, Program, Take, read_sweep_table
-from joulelab.devices.replay.results_folder import read_results
+from joulelab.devices.base import Device, check_point
+from joulelab.devices.replay.readers import read_results, read_sweep_table
+from joulelab.devices.replay.recording import Board, Player, Program, Take
 from joulelab.devices.simulated.store import DriverState, default_root
 from joulelab.errors import ConfigError, DeviceNotFoundError, JouleLabError
 from joulelab.workloads import WORKLOADS

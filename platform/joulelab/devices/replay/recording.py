@@ -1,19 +1,18 @@
-"""What a recording holds, however it is stored, and those that are tables of clock sweeps."""
+"""What a recording holds, however it is stored; and how it is played, as sensors show it."""
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import pairwise
 
 import numpy as np
 
-from joulelab.core.bounds import MOST_MHZ, MOST_S, MOST_W
+from joulelab.core.clock import Clock
 from joulelab.core.configuration import KnobValue
 from joulelab.core.device import DeviceIdentity, DeviceState
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
-from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 
 Knobs = tuple[tuple[str, KnobValue], ...]
@@ -113,94 +112,109 @@ def _nearest(point: OperatingPoint, points: Iterable[OperatingPoint]) -> str:
     return " and ".join(there.label for there in below + above) or by_clock[0].label
 
 
-COLUMNS = ("gpu", "app", "sm_clock_mhz", "power_w", "time_s")
-"""What a table must have; ``mem_clock_mhz`` and ``idle_power_w`` are used where they are there."""
-_MOST = {
-    "sm_clock_mhz": MOST_MHZ,
-    "mem_clock_mhz": MOST_MHZ,
-    "power_w": MOST_W,
-    "idle_power_w": MOST_W,
-    "time_s": MOST_S,
-}
-
-_Row = Mapping[str, str]
+SAMPLE_PERIOD_S = 0.02
+BUFFER_S = 2.4
+"""An H200's driver holds 119 samples, 20 ms apart."""
+_SAME_S = 1e-3
+"""Samples closer than this are one to whoever reads them."""
 
 
-def read_sweep_table(path: Path) -> tuple[Board, ...]:
-    """Read a table; each of its GPUs becomes a board, each app a program of ``recorded``.
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """What goes on from ``start_s``: a take, rest at a known power, or nobody knows."""
 
-    A row is a take: it lasts ``time_s`` at constant ``power_w`` and does one run. Of repeats each
-    measurement plays one, in turn. The driver's default is the highest clock at which an app was
-    recorded.
+    start_s: float
+    take: Take | None
+    rest_w: float | None
 
-    Raises:
-        ConfigError: If a column is missing or a value is no positive number; names the line.
+    @property
+    def is_known(self) -> bool:
+        return self.take is not None or self.rest_w is not None
+
+    def energy_until_j(self, at_s: float) -> float:
+        if self.take is not None:
+            return self.take.energy_until_j(min(at_s - self.start_s, self.take.duration_s))
+        return (self.rest_w or 0.0) * (at_s - self.start_s)
+
+    def power_w(self, at_s: float) -> float | None:
+        return self.rest_w if self.take is None else self.take.power_w(at_s - self.start_s)
+
+
+class Player:
+    """The sensors of a device that plays a recording; threads may read them while it plays.
+
+    Where nothing was recorded, as at rest in most published tables, the sensors are blank: the
+    counter stands still, there are no samples, and power is ``None``. What was recorded is sampled
+    at its very ends too, so that all of it is covered.
     """
-    rows: dict[str, list[tuple[int, _Row]]] = defaultdict(list)
-    for line, row in enumerate(read_csv_table(path, columns=COLUMNS), start=FIRST_LINE):
-        rows[row["gpu"]].append((line, row))
-    return tuple(_board(path, gpu, of_gpu) for gpu, of_gpu in rows.items())
 
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._before_j = 0.0
+        self._stretches = deque([_Stretch(clock.now_s(), None, None)])
+        self._turn = threading.RLock()
 
-def _board(path: Path, gpu: str, rows: list[tuple[int, _Row]]) -> Board:
-    takes: dict[str, dict[OperatingPoint, list[Take]]] = defaultdict(lambda: defaultdict(list))
-    states: dict[OperatingPoint, DeviceState] = {}
-    idle_power_w: dict[OperatingPoint, float] = {}
-    for line, row in rows:
-        clock_mhz = round(_positive(path, line, row, "sm_clock_mhz"))
-        point = OperatingPoint(sm_clock_mhz=clock_mhz)
-        time_s = _positive(path, line, row, "time_s")
-        energy_j = _positive(path, line, row, "power_w") * time_s
-        takes[row["app"]][point].append(
-            Take(duration_s=time_s, work=1.0, energy_j=energy_j, recording=f"{path.name}:{line}")
-        )
-        states[point] = _state(path, line, row, clock_mhz)
-        if row.get("idle_power_w"):
-            idle_power_w[point] = _positive(path, line, row, "idle_power_w")
-    highest = max(states, key=_clock_mhz)
-    states[OperatingPoint()] = states[highest]
-    if highest in idle_power_w:
-        idle_power_w[OperatingPoint()] = idle_power_w[highest]
-    return Board(
-        identity=DeviceIdentity(
-            uuid=f"REPLAY-{re.sub('[^A-Za-z0-9]+', '-', gpu).strip('-')}",
-            name=gpu,
-            backend="replay",
-            driver_version="recorded",
-        ),
-        programs=tuple(_program(app, by_point) for app, by_point in takes.items()),
-        states=states,
-        idle_power_w=idle_power_w,
-    )
+    def play(self, take: Take, rest_w: float | None) -> None:
+        """Play ``take`` to its end, and rest at ``rest_w`` from then on."""
+        start_s = self._clock.now_s()
+        self._begin(start_s, take, None)
+        self._clock.sleep_s(take.duration_s)
+        self._begin(start_s + take.duration_s, None, rest_w)
 
+    def rest(self, rest_w: float | None) -> None:
+        """Rest at ``rest_w`` from now on, unless a take is playing."""
+        with self._turn:
+            current = self._stretches[-1]
+            if current.take is None and current.rest_w != rest_w:
+                self._begin(self._clock.now_s(), None, rest_w)
 
-def _program(app: str, by_point: dict[OperatingPoint, list[Take]]) -> Program:
-    takes = {("run", point): tuple(of_point) for point, of_point in by_point.items()}
-    takes["run", OperatingPoint()] = takes["run", max(by_point, key=_clock_mhz)]
-    return Program(workload="recorded", knobs=(("app", app),), takes=takes)
+    def energy_j(self) -> float:
+        """Energy of all that was played so far."""
+        with self._turn:
+            return self._energy_until_j(self._clock.now_s())
 
+    def power_w(self) -> float | None:
+        """Power now; ``None`` where nothing was recorded."""
+        with self._turn:
+            return self._stretches[-1].power_w(self._clock.now_s())
 
-def _state(path: Path, line: int, row: _Row, clock_mhz: int) -> DeviceState:
-    known = row.get("mem_clock_mhz")
-    return DeviceState(
-        sm_clock_mhz=clock_mhz,
-        mem_clock_mhz=round(_positive(path, line, row, "mem_clock_mhz")) if known else None,
-        temperature_c=None,
-    )
+    def samples(self) -> PowerTrace:
+        """Power samples of the last seconds; those of unrecorded stretches are missing."""
+        with self._turn:
+            now_s = self._clock.now_s()
+            known = dict(self._edges())
+            last = int(now_s / SAMPLE_PERIOD_S)
+            times_s = np.arange(last - round(BUFFER_S / SAMPLE_PERIOD_S) + 1, last + 1)
+            for at_s in (times_s * SAMPLE_PERIOD_S).tolist():
+                power_w = self._power_at_w(at_s)
+                if power_w is not None and all(abs(at_s - edge_s) > _SAME_S for edge_s in known):
+                    known[at_s] = power_w
+        t_s = np.array(sorted(known), float)
+        return PowerTrace(t_s=t_s, power_w=np.array([known[at_s] for at_s in t_s.tolist()], float))
 
+    def _begin(self, at_s: float, take: Take | None, rest_w: float | None) -> None:
+        with self._turn:
+            self._before_j = self._energy_until_j(at_s)
+            self._stretches.append(_Stretch(at_s, take, rest_w))
+            while len(self._stretches) > 1 and self._stretches[1].start_s < at_s - BUFFER_S:
+                self._stretches.popleft()
 
-def _positive(path: Path, line: int, row: _Row, name: str) -> float:
-    try:
-        value = float(row[name])
-    except ValueError:
-        value = 0.0
-    if not 0 < value < _MOST[name]:
-        raise ConfigError(
-            f"{path}:{line}: {name} must be a positive number, got {row[name]!r}; "
-            f"{_MOST[name]:g} is beyond every GPU."
-        )
-    return value
+    def _energy_until_j(self, at_s: float) -> float:
+        return self._before_j + self._stretches[-1].energy_until_j(at_s)
 
+    def _edges(self) -> Iterator[tuple[float, float]]:
+        """Yield when what was recorded begins and ends beside what was not, and its power there."""
+        lasting = [
+            each for each, after in pairwise(self._stretches) if each.start_s < after.start_s
+        ]
+        for before, after in pairwise([*lasting, self._stretches[-1]]):
+            if before.is_known != after.is_known:
+                power_w = (before if before.is_known else after).power_w(after.start_s)
+                if power_w is not None:
+                    yield after.start_s, power_w
 
-def _clock_mhz(point: OperatingPoint) -> int:
-    return point.sm_clock_mhz or 0
+    def _power_at_w(self, at_s: float) -> float | None:
+        for stretch in reversed(self._stretches):
+            if stretch.start_s <= at_s:
+                return stretch.power_w(at_s)
+        return None

@@ -69,13 +69,11 @@ class Board:
         """
         if not self.context:
             return None
-        each = [replace(kernel, count=1) for kernel in kernels]
-        factors = {kernel: self._among_others(kernel) for kernel in set(each)}
+        each, factors = [replace(kernel, count=1) for kernel in kernels], {}
+        for kernel in set(each):
+            random = np.random.default_rng([self.seed, crc32(repr(kernel).encode())])
+            factors[kernel] = float(random.normal(1.0, self.context))
         return np.array([factors[kernel] for kernel in each]) if len(factors) > 1 else None
-
-    def _among_others(self, kernel: KernelCost) -> float:
-        random = np.random.default_rng([self.seed, crc32(repr(kernel).encode())])
-        return float(random.normal(1.0, self.context))
 
     def switch_latency_s(self, median_s: float, target_mhz: int, num_changes: int) -> float:
         """Return how long the ``num_changes``-th clock change takes, to ``target_mhz``.
@@ -112,7 +110,9 @@ class History:
         self._energy_j.append(self._energy_j[-1] + energy_j)
         self._memory_j.append(self._memory_j[-1] + memory_j)
         if len(self._time_s) > _PRUNE_ABOVE:
-            self._prune()
+            first = bisect_right(self._time_s, self._time_s[-1] - _KEPT_S) - 1
+            for series in (self._time_s, self._energy_j, self._memory_j):
+                del series[: max(0, first)]
 
     def energy_j(self, time_s: float) -> float:
         """Return board energy up to ``time_s``, from an arbitrary origin."""
@@ -131,11 +131,6 @@ class History:
         """Return board energy up to each of ``times_s``, shape ``(n,)``."""
         first = max(0, bisect_right(self._time_s, float(times_s[0])) - 1)
         return np.interp(times_s, self._time_s[first:], self._energy_j[first:])
-
-    def _prune(self) -> None:
-        first = bisect_right(self._time_s, self._time_s[-1] - _KEPT_S) - 1
-        for series in (self._time_s, self._energy_j, self._memory_j):
-            del series[: max(0, first)]
 
 
 def _at(times_s: list[float], energies_j: list[float], time_s: float) -> float:

@@ -1,5 +1,6 @@
 """How the simulated driver chooses the SM clock: locks, power cap, temperature, idleness."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 from math import ceil
 
@@ -154,12 +155,10 @@ class Governor:
 
         if fits(now):
             goal = _first(fits, top, now)
-        elif now >= floor:
-            goal = floor
+        elif now < floor and self._limited is None and mean_shown_w() <= self.limit_w:
+            return True
         else:
-            if self._limited is None and mean_shown_w() <= self.limit_w:
-                return True
-            goal = _first(fits, now, floor)
+            goal = _first(fits, min(now, floor), floor)
         step = ceil(abs(goal - now) / 3)
         then = now + step if goal > now else now - step
         self._limited = then if then > top else None
@@ -183,10 +182,4 @@ class Governor:
 
 def _first(holds: Callable[[int], bool], start: int, stop: int) -> int:
     """Return the first index from ``start`` where ``holds``, which stays so; else ``stop``."""
-    while start < stop:
-        middle = (start + stop) // 2
-        if holds(middle):
-            stop = middle
-        else:
-            start = middle + 1
-    return start
+    return start + bisect_left(range(start, stop), True, key=holds)

@@ -18,8 +18,7 @@ from joulelab.core.device import (
 )
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
-from joulelab.devices.base import ActivityProbe, Device
-from joulelab.devices.knobs import check_point
+from joulelab.devices.base import ActivityProbe, Device, check_point
 from joulelab.devices.simulated.board import Board
 from joulelab.devices.simulated.engine import UNITS
 from joulelab.devices.simulated.machine import Machine
@@ -60,7 +59,7 @@ class SimulatedDevice(Device):
     ) -> None:
         self._driver = driver
         self._spec = driver.spec
-        self._machine = Machine(
+        self.machine = Machine(
             driver,
             Board.of(driver.seed, self._spec) if board is None else board,
             VirtualClock() if clock is None else clock,
@@ -89,7 +88,7 @@ class SimulatedDevice(Device):
     @property
     @override
     def clock(self) -> Clock:
-        return self._machine.clock
+        return self.machine.clock
 
     @override
     def identity(self) -> DeviceIdentity:
@@ -102,7 +101,7 @@ class SimulatedDevice(Device):
 
     @override
     def capabilities(self) -> Capabilities:
-        self._machine.now_s()
+        self.machine.now_s()
         return Capabilities(
             sm_clocks_mhz=self._spec.sm_clocks_mhz,
             mem_clocks_mhz=self._spec.mem_clocks_mhz if self._spec.mem_clock_lockable else (),
@@ -118,46 +117,46 @@ class SimulatedDevice(Device):
 
     @override
     def read_power_w(self) -> float:
-        return self._machine.look(self._machine.sensors.power_w)
+        return self.machine.look(self.machine.sensors.power_w)
 
     @override
     def read_average_power_w(self) -> float:
-        power_w = self._machine.look(self._machine.sensors.average_power_w)
+        power_w = self.machine.look(self.machine.sensors.average_power_w)
         if power_w is None:
             raise self._unsupported("averaged power")
         return power_w
 
     @override
     def read_energy_j(self) -> float:
-        return self._machine.look(self._machine.sensors.energy_j)
+        return self.machine.look(self.machine.sensors.energy_j)
 
     @override
     def read_power_samples(self) -> PowerTrace:
-        return self._machine.look(self._machine.sensors.samples)
+        return self.machine.look(self.machine.sensors.samples)
 
     @override
     def read_memory_power_w(self) -> float:
         if not self._spec.sensor.has_memory_power:
             raise self._unsupported("memory power")
-        return self._machine.look(self._machine.sensors.memory_power_w)
+        return self.machine.look(self.machine.sensors.memory_power_w)
 
     @override
     def activity(self) -> ActivityProbe:
         if not self._spec.sensor.has_activity:
             raise self._unsupported("activity counters")
-        return _Probe(self._machine)
+        return _Probe(self.machine)
 
     @override
     def read_state(self) -> DeviceState:
-        return self._machine.look(lambda now_s: self._state())
+        return self.machine.look(lambda now_s: self._state())
 
     @override
     def read_processes(self) -> tuple[GpuProcess, ...]:
-        return self._machine.processes()
+        return self.machine.processes()
 
     @override
     def apply(self, point: OperatingPoint) -> None:
-        self._machine.now_s()
+        self.machine.now_s()
         check_point(point, self.capabilities())
         self._require_permission()
         self._driver.apply(point)
@@ -165,24 +164,19 @@ class SimulatedDevice(Device):
 
     @override
     def reset(self) -> None:
-        self._machine.now_s()
+        self.machine.now_s()
         self._require_permission()
         self._driver.reset()
         self._await_call()
 
     @override
     def host(self, workload: Workload[Any]) -> Workload[Any]:
-        return PlayedWorkload([self._machine], workload)
+        return PlayedWorkload([self.machine], workload)
 
     @override
     def host_together(self, workload: Workload[Any], partners: Sequence[Device]) -> Workload[Any]:
         others = [device.machine for device in partners if isinstance(device, SimulatedDevice)]
-        return PlayedWorkload([self._machine, *others], workload)
-
-    @property
-    def machine(self) -> Machine:
-        """What is behind this face."""
-        return self._machine
+        return PlayedWorkload([self.machine, *others], workload)
 
     def play(self, phase: PhaseCost, *, data: Data = "random") -> None:
         """Execute ``phase`` over and over, starting now, until :meth:`stop`.
@@ -190,14 +184,14 @@ class SimulatedDevice(Device):
         Raises:
             ConfigError: If the phase needs a pipe that the GPU lacks.
         """
-        self._machine.begin(self._machine.model_of(phase, data))
+        self.machine.begin(self.machine.model_of(phase, data))
 
     def stop(self) -> None:
         """End what :meth:`play` began."""
-        self._machine.end()
+        self.machine.end()
 
     def _state(self) -> DeviceState:
-        engine = self._machine.engine
+        engine = self.machine.engine
         temperature_c, activity = int(engine.temperature_c), engine.activity
         return DeviceState(
             sm_clock_mhz=engine.governor.clock_mhz,
@@ -208,18 +202,18 @@ class SimulatedDevice(Device):
             event_reasons=engine.governor.reasons,
             power_cap_s=engine.power_cap_s,
             thermal_s=engine.thermal_s,
-            memory_used_b=sum(each.memory_b or 0 for each in self._machine.processes()),
-            held=self._machine.settings.point,
+            memory_used_b=sum(each.memory_b or 0 for each in self.machine.processes()),
+            held=self.machine.settings.point,
             gpu_utilization=activity.gr_engine_active or 0.0,
             memory_utilization=activity.dram_active or 0.0,
         )
 
     def _permitted(self) -> bool:
-        settings = self._machine.settings
+        settings = self.machine.settings
         return not settings.restricted or os.getpid() in settings.administrators
 
     def _require_permission(self) -> None:
-        if self._machine.suffers("refused"):
+        if self.machine.suffers("refused"):
             raise DevicePermissionError(
                 f"The driver of {self._driver.uuid} refused to change its settings."
             )
@@ -232,18 +226,18 @@ class SimulatedDevice(Device):
             )
 
     def _await_call(self) -> None:
-        self._machine.now_s()
+        self.machine.now_s()
         self.clock.sleep_s(self._spec.timing.set_call_s)
 
 
 class _Probe(ActivityProbe):
     def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+        self.machine = machine
         self._since_s, self._before_s = machine.activity_s()
 
     @override
     def read(self) -> Activity:
-        now_s, active_s = self._machine.activity_s()
+        now_s, active_s = self.machine.activity_s()
         passed_s = now_s - self._since_s
         if not passed_s > 0:
             raise MeasurementError("Activity needs some time to pass between two reads.")

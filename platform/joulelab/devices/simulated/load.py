@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.cost import KernelCost, PhaseCost, Pipe
-from joulelab.core.physics import (
+from joulelab.core.power_law import (
     EAGER_GAP_S,
     HOST_CALL_SHARE,
     LOOP_LAUNCH_SHARE,
@@ -21,8 +21,8 @@ from joulelab.core.physics import (
     PLAIN_CONVOLUTION_SHARE,
     SCALED_PRODUCT_LAUNCHES,
     STEP_S,
+    roofline_s,
 )
-from joulelab.core.power_law import roofline_s
 from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.roofline import (
     LINK,
@@ -61,22 +61,14 @@ class LoadTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLoads:
-    """What one launch of each kernel of a phase takes, in the phase's order; shape ``(n,)`` each.
+    """What a launch of each kernel of a phase takes, in the phase's order; shape ``(n,)`` each."""
 
-    Attributes:
-        device_s: Time on the device.
-        on_sms_s: Time in which units are busy, weighted with the share that has work.
-        cache_b: Bytes that pass through the last cache.
-        memory_b: Bytes that reach the device memory.
-        link_j: Energy on the link to other devices.
-    """
-
-    device_s: Array
-    on_sms_s: Array
+    device_s: Array  # time on the device
+    on_sms_s: Array  # time in which units are busy, weighted with the share that has work
     flop: dict[Pipe, Array]
-    cache_b: Array
-    memory_b: Array
-    link_j: Array
+    cache_b: Array  # bytes that pass through the last cache
+    memory_b: Array  # bytes that reach the device memory
+    link_j: Array  # energy on the link to other devices
 
 
 class Load:

@@ -228,16 +228,12 @@ class Machine:
         """Draw how much longer than usual something takes, 1 for as long."""
         return exp(self._random.gauss(0.0, noise)) if noise else 1.0
 
-    def _advance(self, now_s: float) -> None:
-        if self.engine.faults:
-            self._turn_at_faults(now_s)
-        self.engine.advance(now_s)
-
-    def _turn_at_faults(self, until_s: float) -> None:
+    def _advance(self, until_s: float) -> None:
         turns_s = {turn for fault in self.engine.faults for turn in (fault.at_s, fault.until_s)}
         for turn_s in sorted(t for t in turns_s if self.engine.time_s < t <= until_s):
             self.engine.advance(turn_s)
             self._turn_faults(turn_s)
+        self.engine.advance(until_s)
 
     def _turn_faults(self, now_s: float) -> None:
         """Let the sensors feel the faults that begin or end now."""

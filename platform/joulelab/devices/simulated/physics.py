@@ -10,8 +10,7 @@ import numpy as np
 
 from joulelab.core.cost import Data, PhaseCost, Pipe
 from joulelab.core.device import Activity
-from joulelab.core.physics import OVERHEAD_SHARE
-from joulelab.core.power_law import Array, board_w
+from joulelab.core.power_law import OVERHEAD_SHARE, Array, board_w
 from joulelab.devices.simulated.load import Load
 from joulelab.errors import ConfigError
 from joulelab.hardware import GpuSpec

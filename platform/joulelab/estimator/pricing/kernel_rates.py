@@ -12,7 +12,7 @@ and 41 us where its images have that layout already: 48 us for 103 MB.
 import numpy as np
 
 from joulelab.core.cost import Pipe
-from joulelab.core.physics import STEP_S
+from joulelab.core.power_law import STEP_S
 from joulelab.estimator.pricing.kernel_class import (
     FIRST_CONVOLUTION,
     LAYER_NORM,

@@ -8,10 +8,10 @@ import numpy as np
 from typing_extensions import override
 
 from joulelab.core.power_law import relative_time
-from joulelab.core.threads import one_thread
+from joulelab.core.process import one_thread
 from joulelab.hardware import GPUS
 from joulelab.power_models.base import PowerModel
-from joulelab.power_models.correction import Corrections
+from joulelab.power_models.calibration import Corrections
 from joulelab.power_models.members.physics_fits import (
     LEAST_DYNAMIC,
     fitted_shape,

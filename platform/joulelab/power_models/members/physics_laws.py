@@ -95,6 +95,7 @@ def memory_over_core(dram_active: Array) -> Array:
 _LOSS_AT_LIMIT = 0.15
 """Share of board power that is lost in the supply and in warmer silicon at the power limit:
 regulators lose about a tenth, and leakage doubles in 50 K (estimate)."""
+_LOSS = _LOSS_AT_LIMIT / (1.0 - _LOSS_AT_LIMIT) ** 2
 SHAPE = ("p0", "leakage", "active", "ridge", "voltage", "curvature", "knee", "memory")
 SHAPE_DOUBT = np.array([0.3, 1.0, 0.5, 0.1, 0.12, 1.5, 0.15, 1.0])
 """Standard errors of what the catalogue says of each, in logs (curvature: of its odds)."""
@@ -188,13 +189,9 @@ def shape_by_catalogue(spec: GpuSpec) -> Array:
 
 def lossy(chip: Array) -> Array:
     """Return board power of chip power, both over the power limit."""
-    return chip * (1.0 + _loss() * chip)
+    return chip * (1.0 + _LOSS * chip)
 
 
 def lossless(board: Array) -> Array:
     """Return chip power of board power, both over the power limit."""
-    return np.asarray((np.sqrt(1.0 + 4.0 * _loss() * board) - 1.0) / (2.0 * _loss()))
-
-
-def _loss() -> float:
-    return _LOSS_AT_LIMIT / (1.0 - _LOSS_AT_LIMIT) ** 2
+    return np.asarray((np.sqrt(1.0 + 4.0 * _LOSS * board) - 1.0) / (2.0 * _LOSS))

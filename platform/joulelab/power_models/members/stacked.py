@@ -23,17 +23,10 @@ from typing_extensions import override
 
 from joulelab.objectives import EDP
 from joulelab.power_models.base import PowerModel
-from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration
-from joulelab.power_models.correction import Correction, Corrections
-from joulelab.power_models.decision import (
-    CHOSEN_BY,
-    FixedClock,
-    best_fixed_ratios,
-    ridge_mhz,
-)
+from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration, Correction, Corrections
+from joulelab.power_models.decision import CHOSEN_BY, FixedClock, best_fixed_ratios, ridge_mhz
 from joulelab.power_models.members.physics import PhysicsModel
-from joulelab.power_models.members.regressions import MeanModel
-from joulelab.power_models.members.tabular import RandomForestModel
+from joulelab.power_models.members.tabular import MeanModel, RandomForestModel
 from joulelab.power_models.queries import Profile, Queries
 from joulelab.power_models.runs import Array, Names, Pair, Runs
 

@@ -1,15 +1,11 @@
-"""Learners of tables: what they are shown and in which unit they learn, and trees among them.
+"""Learners of tables: the mean curve, a published formula, and trees.
 
-What learners of tables (trees, networks) are shown, and in which unit they learn.
+Learners that take inputs (trees, networks) learn power as the logarithm of its share of the board's
+default limit, and time as its elasticity, ``-d log(time) / d log(clock)``, averaged from the
+profile's clock to the queried one: 0 where the clock does not matter, 1 where time goes as 1 /
+clock, and a time of 1 at the clock of the profile whatever is predicted.
 
-Power is learned as the logarithm of its share of the board's default limit. Time is learned as
-its elasticity, ``-d log(time) / d log(clock)``, averaged from the profile's clock to the queried
-one: 0 where the clock does not matter, 1 where time goes as 1 / clock, and a time of 1 at the
-clock of the profile whatever is predicted.
-
-Trees: a random forest, and boosted ones of XGBoost and LightGBM, with their default settings.
-
-Breiman 2001; Chen and Guestrin 2016; Ke et al. 2017.
+Trees have their libraries' default settings (Breiman 2001; Ke et al. 2017).
 """
 
 from abc import abstractmethod
@@ -23,14 +19,14 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.power_models.base import PowerModel
-from joulelab.power_models.features import filled, matrix, medians
+from joulelab.power_models.features import filled, matrix, medians, required_medians
 from joulelab.power_models.queries import Queries, Target
 from joulelab.power_models.runs import Array, Names
 
-UNIT_INPUTS = ("fp_active", "dram_active", "tensor_active", "sm_active", "gr_engine_active")
-BOARD_INPUTS = ("clock_ratio", "voltage", "default_power_limit_w", "memory_bandwidth_b_per_s")
-INPUTS = (*UNIT_INPUTS, *BOARD_INPUTS)
-
+INPUTS = (
+    *("fp_active", "dram_active", "tensor_active", "sm_active", "gr_engine_active"),
+    *("clock_ratio", "voltage", "default_power_limit_w", "memory_bandwidth_b_per_s"),
+)
 _RISING = ("clock_ratio", "voltage")
 """With these the power of an application does not fall."""
 
@@ -51,7 +47,7 @@ def examples(queries: Queries, values: Array, target: Target) -> Examples:
     """
     counts = np.bincount(queries.profile, minlength=len(queries.profiles))
     weights = 1.0 / counts[queries.profile]
-    outputs = np.log(values) - log_unit(queries, target)
+    outputs = np.log(values) - _log_unit(queries, target)
     if target == "time_s":
         log_ratio = np.log(queries.clock_ratio)
         weights = weights * log_ratio**2
@@ -64,22 +60,82 @@ def decoded(queries: Queries, outputs: Array, target: Target) -> Array:
     """Return what a learner's ``outputs`` mean: watts, or time over that of the profile."""
     if target == "time_s":
         return np.asarray(np.exp(-outputs * np.log(queries.clock_ratio)))
-    return np.asarray(np.exp(outputs + log_unit(queries, target)))
+    return np.asarray(np.exp(outputs + _log_unit(queries, target)))
 
 
-def monotone(target: Target) -> list[int]:
-    """Return for each input 1 where outputs must not fall with it, 0 where nothing is known."""
-    if target == "time_s":
-        return [0] * len(INPUTS)
-    return [int(name in _RISING) for name in INPUTS]
-
-
-def log_unit(queries: Queries, target: Target) -> Array:
+def _log_unit(queries: Queries, target: Target) -> Array:
     """Return the log of what values are over: the board's limit for power, else 1."""
     if target == "time_s":
         return np.zeros(len(queries))
     limits_w = [profile.spec.default_power_limit_w for profile in queries.profiles]
     return np.log(queries.of_profiles(limits_w))
+
+
+class MeanModel(PowerModel):
+    """The mean curve of the training applications over clock ratios, in logs.
+
+    Each application counts once, linear between its own clocks and not beyond them. Power is over
+    the board's limit. Measured points raise and tilt the curve, as those of every model.
+    """
+
+    name: ClassVar[str] = "mean"
+    learned_arrays: ClassVar[tuple[str, ...]] = ("clock_ratio", "curve", "level")
+
+    @override
+    def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
+        logs, ratio = np.log(values) - _log_unit(queries, self.target), queries.clock_ratio
+        self._clock_ratio = np.unique(ratio)
+        levels, curves = [], []
+        for _, rows in queries.by_profile():
+            own = rows[np.argsort(ratio[rows])]
+            levels.append(np.interp(1.0, ratio[own], logs[own]))
+            at = self._clock_ratio
+            curve = np.interp(at, ratio[own], logs[own], left=np.nan, right=np.nan)
+            curves.append(curve - levels[-1])
+        self._level, self._curve = np.array(np.mean(levels)), np.nanmean(curves, axis=0)
+        return self
+
+    @override
+    def answer(self, queries: Queries) -> Array:
+        curve = np.interp(queries.clock_ratio, self._clock_ratio, self._curve)
+        return np.asarray(np.exp(self._level + curve + _log_unit(queries, self.target)))
+
+
+_FGCS_INPUTS = ("fp_active", "dram_active")
+_FGCS_POWER = np.array([-1.0318354343254663, 0.84864, 0.09749, 0.77006])
+_FGCS_TIME = np.array([1.43847511, -0.16736726, -0.90400864, 0.48241361, 0.78898516])
+
+
+class PublishedFgcsModel(PowerModel):
+    """The log-linear model of Ali et al. (FGCS 2023) with its constants, fitted on one V100.
+
+    ``ln(1 + P) = a + b fp + c dram + d ln(1 + f)`` and, with ``x = ln(1 + f_max) - ln(1 + f)``,
+    ``ln(1 + T) = ln(1 + T_max) + p0 fp + p1 x + p2 fp^2 + p3 fp x + p4 x^2``. Time at the clock of
+    the profile is that of the profile only if ``fp_active`` is 0: such is the published form.
+    Constants are those of the authors' code (mertside/ai-inference-energy, models/fgcs_models.py).
+    That has the V100's highest clock in its formula of time; here it is that of the profile, for on
+    another GPU the published one is another model.
+    """
+
+    name: ClassVar[str] = "fgcs_published"
+    learned_arrays: ClassVar[tuple[str, ...]] = ("coefficients", "typical")
+
+    @override
+    def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
+        self._typical = required_medians(matrix(queries, _FGCS_INPUTS), _FGCS_INPUTS)
+        self._coefficients = _FGCS_POWER if self.target == "power_w" else _FGCS_TIME
+        return self
+
+    @override
+    def answer(self, queries: Queries) -> Array:
+        fp, dram = filled(matrix(queries, _FGCS_INPUTS), self._typical).T
+        clock_mhz = queries.sm_clock_mhz
+        if self.target == "power_w":
+            columns = np.column_stack([np.ones_like(fp), fp, dram, np.log1p(clock_mhz)])
+            return np.asarray(np.expm1(columns @ self._coefficients))
+        x = np.log1p(queries.at_profile.sm_clock_mhz) - np.log1p(clock_mhz)
+        columns = np.column_stack([fp, x, fp**2, fp * x, x**2])
+        return np.asarray(np.exp(columns @ self._coefficients))
 
 
 _TRUSTED = {"sklearn.tree._tree.Tree"}
@@ -93,21 +149,14 @@ _LEAVES = 20
 class TreesModel(PowerModel):
     """A table of inputs and outputs behind a library's own trees, kept in its own format."""
 
-    file: ClassVar[str]
-    """Name of the file that the library writes."""
-
     @override
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
-        self._trees = self._trained(examples(queries, values, self.target))
+        self._trees: Any = self._trained(examples(queries, values, self.target))
         return self
 
     @override
     def answer(self, queries: Queries) -> Array:
         return decoded(queries, self._outputs(matrix(queries, INPUTS)), self.target)
-
-    @override
-    def _load_native(self, folder: Path) -> None:
-        self._trees = self._read(folder / self.file)
 
     @abstractmethod
     def _trained(self, taught: Examples) -> Any:
@@ -116,10 +165,6 @@ class TreesModel(PowerModel):
     @abstractmethod
     def _outputs(self, inputs: Array) -> Array:
         """Return what the trees put out, shape ``(n,)``."""
-
-    @abstractmethod
-    def _read(self, path: Path) -> Any:
-        """Read the trees."""
 
 
 class RandomForestModel(TreesModel):
@@ -152,52 +197,21 @@ class RandomForestModel(TreesModel):
         skops.io.dump(self._trees, folder / self.file)
 
     @override
-    def _read(self, path: Path) -> Any:
+    def _load_native(self, folder: Path) -> None:
         import skops.io
 
+        path = folder / self.file
         unknown = set(skops.io.get_untrusted_types(file=path)) - _TRUSTED
         if unknown:
             raise ConfigError(
                 f"A file with nothing but a forest is required, {path} holds {sorted(unknown)}; "
                 "do not load it."
             )
-        return skops.io.load(path, trusted=sorted(_TRUSTED))
-
-
-class XgboostModel(TreesModel):
-    """Boosted trees of XGBoost, none of which lets power fall as the clock rises."""
-
-    name: ClassVar[str] = "xgboost"
-    file: ClassVar[str] = "booster.ubj"
-
-    @override
-    def _trained(self, taught: Examples) -> Any:
-        import xgboost
-
-        data = xgboost.DMatrix(taught.inputs, label=taught.outputs, weight=taught.weights)
-        settings = {"nthread": 1, "seed": self.seed, "verbosity": 0, "tree_method": "hist"}
-        rising = {"monotone_constraints": tuple(monotone(self.target))}
-        return xgboost.train({**settings, **rising}, data, num_boost_round=_NUM_ROUNDS)
-
-    @override
-    def _outputs(self, inputs: Array) -> Array:
-        return np.asarray(self._trees.inplace_predict(inputs), dtype=float)
-
-    @override
-    def _save_native(self, folder: Path) -> None:
-        self._trees.save_model(folder / self.file)
-
-    @override
-    def _read(self, path: Path) -> Any:
-        import xgboost
-
-        booster = xgboost.Booster(params={"nthread": 1})
-        booster.load_model(path)
-        return booster
+        self._trees = skops.io.load(path, trusted=sorted(_TRUSTED))
 
 
 class LightgbmModel(TreesModel):
-    """Boosted trees of LightGBM, grown leaf by leaf, likewise."""
+    """Boosted trees of LightGBM, none of which lets power fall as the clock rises."""
 
     name: ClassVar[str] = "lightgbm"
     file: ClassVar[str] = "booster.txt"
@@ -206,14 +220,14 @@ class LightgbmModel(TreesModel):
     def _trained(self, taught: Examples) -> Any:
         import lightgbm
 
-        num_rows = len(taught.outputs)
+        num_rows, is_power = len(taught.outputs), self.target == "power_w"
         settings: Mapping[str, Any] = {
             "num_threads": 1,
             "seed": self.seed,
             "deterministic": True,
             "force_row_wise": True,
             "verbosity": -1,
-            "monotone_constraints": tuple(monotone(self.target)),
+            "monotone_constraints": tuple(int(is_power and name in _RISING) for name in INPUTS),
             "min_data_in_leaf": max(1, min(_MOST_IN_LEAF, num_rows // _LEAVES)),
         }
         data = lightgbm.Dataset(taught.inputs, label=taught.outputs, weight=taught.weights)
@@ -228,10 +242,11 @@ class LightgbmModel(TreesModel):
         (folder / self.file).write_text(self._trees.model_to_string())
 
     @override
-    def _read(self, path: Path) -> Any:
+    def _load_native(self, folder: Path) -> None:
         import lightgbm
 
+        path = folder / self.file
         try:
-            return lightgbm.Booster(model_str=path.read_text())
+            self._trees = lightgbm.Booster(model_str=path.read_text())
         except lightgbm.basic.LightGBMError as error:
             raise ConfigError(f"A model of LightGBM is required, got {path}: {error}.") from error

@@ -95,7 +95,9 @@ class TraceModel(StoredModel):
         self._log_errors = self._calibrated(traces)
         self._encoding = Encoding.of([trace.schedule for trace in traces])
         self._levels = Levels.of(traces, self._encoding)
-        self._fluctuation = self._residual_scatter(traces)
+        residuals = [np.log(each.power_w / self._expected_w(each.schedule)) for each in traces]
+        phases = [self.encoding.phase_index(each.schedule) for each in traces]
+        self._fluctuation = Fluctuation.of(residuals, phases, len(self.encoding.phases))
         self._data_hash = recordings_hash(traces)
         return self
 
@@ -210,11 +212,6 @@ class TraceModel(StoredModel):
                 f"{int(np.ceil(level / (1 - level) - 1e-9))} recordings, got {num} held out."
             )
         return float(np.sort(self._log_errors)[rank - 1])
-
-    def _residual_scatter(self, traces: Sequence[LoadTrace]) -> Fluctuation:
-        residuals = [np.log(each.power_w / self._expected_w(each.schedule)) for each in traces]
-        phases = [self.encoding.phase_index(each.schedule) for each in traces]
-        return Fluctuation.of(residuals, phases, len(self.encoding.phases))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular  # type: ignore[import-untyped]
 
 from joulelab.searching.model.covariances import Covariances, Missed, Seen, Sums
-from joulelab.searching.model.draws import CellBelief
-from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS, Observed, Rows
+from joulelab.searching.model.law import (
+    BOARD_PARAMETERS,
+    CELL_PARAMETERS,
+    CellBelief,
+    Observed,
+    Rows,
+)
 from joulelab.searching.model.parameters import BOUND, BoardPrior, Parameters, Weights
 
 Array = NDArray[np.float64]
@@ -246,13 +251,12 @@ class Belief:
         around = self._around()
         self._measured = self._readings(self._observed.rows)
         self._root: Array = np.asarray(np.linalg.cholesky(self._law_prior() + around))
-        density = _log_density(self._linear_error(), self._root)
-        self.log_evidence = density + self._log_noise_prior()
+        scaled = solve_triangular(self._root, self._linear_error(), lower=True)
+        density = -scaled @ scaled / 2 - np.sum(np.log(np.diag(self._root)))
+        # How likely so much more scatter than stated is beforehand, but for a constant.
+        more = -_NOISE_WORTH / 2 * float(np.log(self.noise) + 1.0 / self.noise - 1.0)
+        self.log_evidence = float(density) + more
         self._residual = cho_solve(cho_factor(around, lower=True), self._error)
-
-    def _log_noise_prior(self) -> float:
-        """Return the logarithm of how likely so much more scatter than stated is beforehand."""
-        return -_NOISE_WORTH / 2 * float(np.log(self.noise) + 1.0 / self.noise - 1.0)
 
     def _seen(self, sums: Sums) -> Seen:
         across = self._prior(self._measured, sums)
@@ -280,12 +284,3 @@ def _sums(rows: Rows, weights: Array, by_cell: Array, by_shared: Array) -> Sums:
         of_cell=np.einsum("s,nsp->np", weights, by_cell),
         shared=np.einsum("s,nsp->np", weights, by_shared),
     )
-
-
-def _log_density(error: Array, root: Array) -> float:
-    """Return the logarithm of a normal density at a distance from the mean, less a constant.
-
-    ``root`` is the covariance's Cholesky factor.
-    """
-    scaled = solve_triangular(root, error, lower=True)
-    return float(-scaled @ scaled / 2 - np.sum(np.log(np.diag(root))))

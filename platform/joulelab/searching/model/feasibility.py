@@ -10,7 +10,7 @@ from joulelab.searching.base import Figures, Outcome
 from joulelab.searching.constraints import Constraint, probability_below
 from joulelab.searching.evidence import Evidence, Kept, Problem
 from joulelab.searching.model.covariances import MEMORY, QUALITY, CellKernel, Spread, field
-from joulelab.searching.model.hypotheses import Hypotheses, Quantities
+from joulelab.searching.model.hypotheses import Hypotheses
 from joulelab.searching.model.law import Rows
 from joulelab.searching.model.parameters import warmth_line
 from joulelab.searching.space import SearchSpace, at_default
@@ -114,7 +114,9 @@ class Feasibility:
         match constraint.quantity:
             case "slowdown":
                 usual = self.reference if constraint.against == "cell" else 0 * self._cell
-                mean, variance = mean - mean[usual], _apart(belief, sums, variance, usual)
+                shared = belief.variance(sums, sums.at(usual))
+                mean = mean - mean[usual]
+                variance = variance + variance[usual] - 2.0 * shared
                 bound = log(1.0 + constraint.bound)
             case "latency_s":
                 mean = mean + self._request_size
@@ -138,7 +140,7 @@ class Feasibility:
 
         It is taken to be the same at all clocks of a cell, and that to be off by some percent.
         """
-        shares = self._known(valid, lambda f: _ratio(getattr(f, name), f.time_s))
+        shares = self._known(valid, lambda f: (getattr(f, name) or 0.0) / f.time_s)
         mean, deviation = self._field(MEMORY, shares)
         return mean, np.hypot(deviation, _PART_SD)
 
@@ -196,12 +198,6 @@ class Feasibility:
         return line.at(power_w)
 
 
-def _apart(belief: Hypotheses, sums: Quantities, variance: Array, usual: NDArray[np.intp]) -> Array:
-    """Return the variance of each quantity less that at the place ``usual``."""
-    shared = belief.variance(sums, sums.at(usual))
-    return variance + variance[usual] - 2.0 * shared
-
-
 def _references(space: SearchSpace) -> NDArray[np.intp]:
     """Return the places of the same knobs at the driver's clock; the baseline's where none are."""
     at = [at_default(each) for each in space]
@@ -216,10 +212,6 @@ def _request_sizes(space: SearchSpace, cell: NDArray[np.intp]) -> Array:
             request = kind.from_knobs(dict(space[place].knobs)).request
             sizes[number] = 0.0 if request is None else log(request.size)
     return np.array([sizes[number] for number in cell])
-
-
-def _ratio(value: float | None, other: float) -> float | None:
-    return None if value is None else value / other
 
 
 def heat(figures: Sequence[Figures]) -> tuple[Array, Array]:

@@ -105,12 +105,15 @@ class Forecaster:
         self.cell = np.array([places[key] for key in keys], dtype=np.intp)
         top_mhz = _top_mhz(evidence.problem)
         self.ratio = np.array([(c.point.sm_clock_mhz or top_mhz) / top_mhz for c in space])
-        self.is_locked = np.array([_is_locked(each) for each in space])
+        # Where a clock is asked for under the driver's own limit, so that a cap spoils the trial.
+        points = [each.point for each in space]
+        is_locked = [p.sm_clock_mhz is not None and p.power_limit_w is None for p in points]
+        self.is_locked = np.array(is_locked)
         self._board = board_prior(evidence.problem.gpu, top_mhz)
         self._outputs = _outputs(evidence.problem, self.cell)
         self._covariances = Covariances(self._cells)
         self._stages: dict[int, Hypotheses] = {}
-        limits_w = [inf if (w := c.point.power_limit_w) is None else w for c in space]
+        limits_w = [inf if p.power_limit_w is None else p.power_limit_w for p in points]
         self._asked_w = CAP_SHARE * np.array(limits_w)
         self._places = np.column_stack([np.log(self.ratio), _relative(self._asked_w)])
         self._bounds = Feasibility(evidence, self.cell, self._places, CellKernel(self._cells))
@@ -197,14 +200,13 @@ class Forecaster:
     def _rows(self, valid: Sequence[Outcome]) -> Rows:
         space = self._evidence.problem.space
         default_w = self._default_limit_w(valid)
-        board = np.zeros(len(space), dtype=np.intp)
         return Rows(
             cell=self.cell,
             ratio=self.ratio,
             limit_w=np.where(np.isinf(self._asked_w), default_w, inf),
             asked_w=self._asked_w,
             place=self._places,
-            board=board,
+            board=np.zeros(len(space), dtype=np.intp),
             warmth_k=np.zeros(len(space)),
         )
 
@@ -227,13 +229,6 @@ def _cell(space: SearchSpace, configuration: Configuration) -> Cell:
     memory = configuration.point.mem_clock_mhz
     known = memory if "mem_clock_mhz" in space.axes else None
     return (*configuration.knobs, ("mem_clock_mhz", known))
-
-
-def _is_locked(configuration: Configuration) -> bool:
-    """Whether a clock is asked for under the driver's own limit, so that a cap spoils the trial."""
-    return configuration.point.sm_clock_mhz is not None and (
-        configuration.point.power_limit_w is None
-    )
 
 
 def _relative(asked_w: Array) -> Array:

@@ -6,7 +6,7 @@ each hypothesis, and their mixture is passed on by its mean and covariance: by w
 open, and by how far the hypotheses are apart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -16,8 +16,14 @@ from scipy.stats import norm, qmc  # type: ignore[import-untyped]
 
 from joulelab.searching.model.belief import Belief
 from joulelab.searching.model.covariances import Covariances, Missed, Seen
-from joulelab.searching.model.draws import drawn
-from joulelab.searching.model.law import NUM_PARAMETERS, Observed, Rows
+from joulelab.searching.model.law import (
+    NUM_PARAMETERS,
+    CellBelief,
+    Observed,
+    Rows,
+    log_time_power,
+    slopes,
+)
 from joulelab.searching.model.parameters import BOUND, BoardPrior
 
 Array = NDArray[np.float64]
@@ -145,7 +151,9 @@ class Hypotheses:
         ends = np.round(np.cumsum(lawful / lawful.sum()) * len(normals)).astype(np.intp)
         parts = zip(self.beliefs, np.split(normals, ends[:-1]), strict=False)
         cell = int(rows.cell[0])
-        found = [drawn(belief.of_cell(cell), rows, part) for belief, part in parts if len(part)]
+        found = [
+            _cell_drawn(belief.of_cell(cell), rows, part) for belief, part in parts if len(part)
+        ]
         return np.concatenate(found)
 
     @property
@@ -168,3 +176,48 @@ def _normals() -> Array:
     """Return points that fill a standard normal distribution evenly; shape ``(draws, 13)``."""
     points: Array = norm.ppf(qmc.Sobol(NUM_PARAMETERS, seed=0).random_base2(_LOG2_DRAWS))
     return points
+
+
+_NUM_STEPS = 4
+
+
+def _cell_drawn(belief: CellBelief, rows: Rows, normals: Array) -> Array:
+    """Return logarithms of time and power of a cell's rows under draws; shape ``(m, n, 2)``.
+
+    The covariance of a belief is that of the law made linear at its most likely parameters. Parts
+    of power are known by their sum alone, so that logarithms of each may be far off: a draw of them
+    has a sum that is wrong by ten times as much as was measured. So each draw is led back, along
+    what was open before, to readings that the linear law gives it (Gauss-Newton steps by draw, as
+    in randomized maximum likelihood; Oliver, Reynolds, Liu, "Inverse Theory for Petroleum Reservoir
+    Characterization and History Matching", Cambridge 2008). ``normals`` have shape ``(m, 13)``.
+    """
+    variance, directions = np.linalg.eigh(belief.covariance)
+    moved = normals @ (directions * np.sqrt(np.maximum(variance, 0.0))).T
+    return _by_draw(log_time_power, _as_measured(belief, moved), rows)
+
+
+def _as_measured(belief: CellBelief, moved: Array) -> Array:
+    """Return parameters, moved from the likeliest, that keep to what was measured of the cell."""
+    parameters, at = belief.likeliest + moved, belief.measured
+    if not len(at.ratio):
+        return np.asarray(parameters)
+    likeliest = belief.likeliest[None]
+    num = 2 * len(at.ratio)
+    linear = _by_draw(slopes, likeliest, at).reshape(num, -1)
+    wanted = _by_draw(log_time_power, likeliest, at).ravel() + moved @ linear.T
+    own = belief.variance * np.eye(num)
+    for _ in range(_NUM_STEPS):
+        missed = wanted - _by_draw(log_time_power, parameters, at).reshape(wanted.shape)
+        slope = _by_draw(slopes, parameters, at).reshape(len(parameters), num, -1)
+        across = belief.prior @ slope.transpose(0, 2, 1)
+        weights = np.linalg.solve(slope @ across + own, missed[:, :, None])
+        parameters = parameters + (across @ weights)[:, :, 0]
+    return np.asarray(parameters)
+
+
+def _by_draw(law: Callable[..., Array], parameters: Array, rows: Rows) -> Array:
+    """Return what the law, or its slopes, is at rows by draw, shape ``(m, n, ...)``."""
+    m, n = len(parameters), len(rows.ratio)
+    at = (np.tile(each, m) for each in (rows.ratio, rows.limit_w, rows.asked_w))
+    found = law(np.repeat(parameters, n, axis=0), *at)
+    return found.reshape(m, n, *found.shape[1:])

@@ -58,6 +58,22 @@ class Observed:
     u: Array
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellBelief:
+    """The parameters of a cell, and those of the board.
+
+    ``likeliest`` has shape ``(13,)``; ``prior`` is their covariance before anything was measured,
+    and ``covariance`` what is left of it, ``(13, 13)`` each. ``variance`` is that of a logarithm of
+    time or power around the law.
+    """
+
+    likeliest: Array
+    prior: Array
+    covariance: Array
+    measured: Rows
+    variance: float
+
+
 CELL_PARAMETERS: Final = ("time", "working", "memory_time", "clocked", "pipes", "memory", "peak")
 """Logs of T1, the odds of h, mu, C, D, M and q."""
 BOARD_PARAMETERS: Final = ("constant", "knee", "ridge", "voltage", "bend", "steepness")

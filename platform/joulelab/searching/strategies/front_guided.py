@@ -10,8 +10,6 @@ two partial moments). The third one, what is lost of the quality, has few values
 the volume is a stack of slabs between them, in each of which those points count that lose no more.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
@@ -138,7 +136,8 @@ class FrontGuided(ModelGuided):
         costs[:, 2] = np.round(costs[:, 2] * _NUM_LEVELS) / _NUM_LEVELS
         known = [self._space.index(each) for each in self.evidence.measured]
         front = costs[[place for place in (*known, *self._out) if likely[place]]].reshape(-1, 3)
-        u = _deviations(forecast, self._unseen) / scale[:2]
+        spreads = [forecast.spread(tuple(each), self._unseen) for each in _POWER_AND_TIME]
+        u = np.column_stack(spreads) / scale[:2]
         reference = np.full(3, 1.0 + _MARGIN)
         growth = expected_growth(costs[:, :2], u, costs[:, 2], front, reference)
         return growth * forecast.feasible
@@ -147,8 +146,3 @@ class FrontGuided(ModelGuided):
 def _costs(forecast: Forecast) -> Array:
     """Return logarithms of time and energy, and what is lost of the quality; shape ``(n, 3)``."""
     return np.column_stack([forecast.logs @ _POWER_AND_TIME.T, -forecast.log_quality])
-
-
-def _deviations(forecast: Forecast, out: Sequence[int]) -> Array:
-    """Return the standard deviations of the logarithms of time and energy; shape ``(n, 2)``."""
-    return np.column_stack([forecast.spread(tuple(each), out) for each in _POWER_AND_TIME])

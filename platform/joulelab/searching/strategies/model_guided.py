@@ -7,12 +7,11 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
-from joulelab.core.threads import one_thread
+from joulelab.core.process import one_thread
 from joulelab.searching.base import Outcome, Strategy, cost_of
 from joulelab.searching.constraints import over_cells
 from joulelab.searching.evidence import Evidence, Problem
-from joulelab.searching.model.caps import PROBE_RATIO, Caps
-from joulelab.searching.model.equals import expected_equals
+from joulelab.searching.model.candidates import PROBE_RATIO, Caps, expected_equals
 from joulelab.searching.model.feasibility import surely_infeasible
 from joulelab.searching.model.forecast import Forecast, Forecaster
 from joulelab.searching.model.improvement import (

@@ -6,7 +6,7 @@ from synthetic_results import measurement
 from joulelab.core.measurement import Finding
 from joulelab.core.trial import Trial
 from joulelab.study.schedule import MACHINERY
-from joulelab_actors.matrix_study import rest_of_matrix
+from joulelab_actors.driver_clocks import rest_of_matrix
 
 
 def left(*reasons, again=False):

@@ -1,4 +1,4 @@
-"""Which clocks the power cap holds, as far as trials show, and which it may hold."""
+"""Which configurations may be the best, measured or not, and which clocks the power cap holds."""
 
 from functools import cached_property
 from math import inf
@@ -6,7 +6,13 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from joulelab.core.additive import AdditiveFit
+from joulelab.core.comparison import best_set
+from joulelab.core.configuration import Configuration
 from joulelab.searching.evidence import Evidence
+from joulelab.searching.model.forecast import Forecast
+from joulelab.searching.space import SearchSpace
+from joulelab.searching.standing import LEVEL
 from joulelab.workloads import WORKLOADS
 
 PROBE_RATIO = 0.7
@@ -64,3 +70,45 @@ class Caps:
             elif is_valid:
                 known[self._cell[at]] = max(known[self._cell[at]], self._ratio[at])
         return np.asarray(self._ratio > known[self._cell])
+
+
+_REACH = 5.0
+"""Beyond so many standard deviations behind the best, nothing is compared any closer."""
+
+
+def expected_equals(
+    forecast: Forecast, space: SearchSpace, *, confidence: float
+) -> tuple[Configuration, ...]:
+    """Return the configurations that the model finds indistinguishable from the best, it first.
+
+    A sweep that measures few clocks seldom measures the best one: this set is what holds it, with a
+    probability of :data:`LEVEL` were the model right. The best keeps to the constraints with a
+    probability of ``confidence``; what does so with less than the rest of it is left out.
+    """
+    cost = np.where(forecast.feasible >= confidence, forecast.log_cost, np.inf)
+    best = int(np.argmin(cost))
+    if not np.isfinite(cost[best]):
+        return ()
+    spread = forecast.deviation(best) + np.sqrt(2 * forecast.unexplained)
+    spread += np.sqrt(forecast.quality_variance + forecast.quality_variance[best])
+    near = forecast.log_cost - forecast.log_cost[best] <= _REACH * spread
+    near &= forecast.feasible > 1.0 - confidence
+    places = np.flatnonzero(near)
+    found = best_set(_as_fit(forecast, places), level=LEVEL)
+    return tuple(space[int(name)] for name in found.members)
+
+
+def _as_fit(forecast: Forecast, places: NDArray[np.intp]) -> AdditiveFit:
+    cost = forecast.costs(places)
+    covariance = forecast.belief.covariance(cost, cost)
+    covariance += np.diag(forecast.own_variance[places] + forecast.unexplained)
+    quality_u, outputs = np.sqrt(forecast.quality_variance[places]), forecast.outputs[places]
+    covariance += np.outer(quality_u, quality_u) * (outputs[:, None] == outputs[None, :])
+    return AdditiveFit(
+        configurations=tuple(str(place) for place in places),
+        estimate=forecast.log_cost[places],
+        scatter=np.zeros_like(covariance),
+        stated=covariance,
+        dof=0,
+        residual_sd=None,
+    )

@@ -7,15 +7,7 @@ import pytest
 
 from joulelab.devices.simulated import DriverStore
 from joulelab_actors import node_facts
-from joulelab_actors.node_facts import (
-    FolderFacts,
-    GpuFacts,
-    GuardFacts,
-    NodeFacts,
-    facts_of_node,
-    versions_here,
-)
-from joulelab_actors.node_verdicts import (
+from joulelab_actors.cluster_doctor import (
     Skew,
     clock_verdict,
     folder_verdict,
@@ -24,6 +16,14 @@ from joulelab_actors.node_verdicts import (
     sensor_verdict,
     skew_verdict,
     version_verdict,
+)
+from joulelab_actors.node_facts import (
+    FolderFacts,
+    GpuFacts,
+    GuardFacts,
+    NodeFacts,
+    facts_of_node,
+    versions_here,
 )
 
 H200 = GpuFacts(
