@@ -118,7 +118,7 @@ _EXTRAS = {
         *("jinja2", "markupsafe", "matplotlib"),
         *("pandas", "pyarrow", "scipy", "statsmodels"),
     ),
-    "power-models": ("lightgbm", "skops"),
+    "power-models": ("lightgbm", "skops", "xgboost"),
     "postgresql": ("psycopg",),
     "quality": (
         *("PIL", "faster_coco_eval", "rouge_score", "sacrebleu"),

@@ -28,7 +28,7 @@ measured at the queried clock can be reached. Intervals, anchors, the training d
 limits and saving are the base's; override ``adapt`` only for what scaling cannot do.
 Learn logarithms or ratios, not watts: applications differ by a factor, and nothing may be negative.
 
-Heavy imports (scikit-learn, lightgbm) stay in the member's module; torch is allowed in
+Heavy imports (scikit-learn, xgboost, lightgbm) stay in the member's module; torch is allowed in
 ``members/dnn.py`` alone. ``tests/contracts/test_power_models.py`` covers each entry.
 """
 
@@ -38,7 +38,7 @@ from joulelab.registry import Registry
 _REMOVED = dict.fromkeys(
     (
         *("bayesian", "ensemble", "fgcs", "log_linear", "meta", "physics_residual"),
-        *("piecewise", "polynomial", "ridge", "xgboost"),
+        *("piecewise", "polynomial", "ridge"),
     ),
     "no comparison needs it; train 'stacked', which is recommended",
 )
@@ -53,6 +53,7 @@ POWER_MODELS: Registry[type[PowerModel]] = Registry(
         "physics": "joulelab.power_models.members.physics:PhysicsModel",
         "random_forest": "joulelab.power_models.members.tabular:RandomForestModel",
         "stacked": "joulelab.power_models.members.stacked:StackedModel",
+        "xgboost": "joulelab.power_models.members.tabular:XgboostModel",
     },
     group="joulelab.power_models",
     base=PowerModel,

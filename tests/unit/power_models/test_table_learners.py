@@ -55,7 +55,7 @@ def test_what_is_taught_decodes_to_what_was_measured(target):
     assert decoded(QUERIES, taught.outputs, target) == pytest.approx(values)
 
 
-@pytest.mark.parametrize("name", ["dnn", "lightgbm", "random_forest"])
+@pytest.mark.parametrize("name", ["dnn", "lightgbm", "random_forest", "xgboost"])
 def test_time_at_the_clock_of_the_profile_is_that_of_the_profile(name):
     predicted = fitted(name, "time_s").predict(UNSEEN)
 
@@ -79,8 +79,9 @@ def test_an_input_that_nobody_read_is_neither_refused_nor_invented():
     assert medians(inputs, 0.0) == pytest.approx([0.0, 2.0])
 
 
-def test_boosted_power_never_falls_as_the_clock_rises():
-    assert (np.diff(fitted("lightgbm").predict(UNSEEN)) >= 0).all()
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
+def test_boosted_power_never_falls_as_the_clock_rises(name):
+    assert (np.diff(fitted(name).predict(UNSEEN)) >= 0).all()
 
 
 def test_a_small_table_is_learned_from():
