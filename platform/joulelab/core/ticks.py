@@ -232,11 +232,12 @@ def _numbered(earliest_s: Array, latest_s: Array, period_s: float) -> Array | No
     if near.any():
         low_s, high_s = (float(bound) for bound in np.median(gaps_s[:, near], axis=1))
     for i in np.argsort(gaps_s.sum(axis=0), kind="stable"):
-        least = max(1, ceil(gaps_s[0, i] / high_s - _UNEVENNESS))
-        most = floor(gaps_s[1, i] / low_s + _UNEVENNESS)
-        if least < most and not near[i]:
-            return None
-        steps[i] = 1 if near[i] else least
+        steps[i] = 1
+        if not near[i]:
+            steps[i] = least = max(1, ceil(gaps_s[0, i] / high_s - _UNEVENNESS))
+            # Ticks at the reads themselves leave the least period at nothing.
+            if not low_s or least < floor(gaps_s[1, i] / low_s + _UNEVENNESS):
+                return None
         first, last = _counted_around(steps, int(i))
         num = steps[first:last].sum()
         low_s = max(low_s, (earliest_s[last] - latest_s[first]) / num)

@@ -449,3 +449,17 @@ def test_settings_alone_are_the_workloads_and_not_a_programs_that_takes_them(mak
     joulelab.measure(Rest(IdleSettings()), lab=lab)
 
     assert WORKLOADS.name_of(IdleSettings()) == "idle"
+
+
+def test_a_recorded_sweep_of_constant_power_is_read(tmp_path):
+    table = tmp_path / "sweep.csv"
+    rows = (f"A100(GA100),bfs,{clock_mhz},200,1\n" for clock_mhz in (1410, 1200, 900))
+    table.write_text("gpu,app,sm_clock_mhz,power_w,time_s\n" + "".join(rows))
+    lab = joulelab.Lab(device="replay", store=table, results_dir=tmp_path, progress=False)
+
+    found = joulelab.sweep("recorded", lab=lab)
+
+    assert all(each.valid for each in found.measurements)
+    assert [each.power_w for each in found.measurements] == pytest.approx(
+        [200.0] * len(found.measurements), rel=1e-3
+    )
