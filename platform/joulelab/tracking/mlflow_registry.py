@@ -53,7 +53,7 @@ class RegisteredModel:
         return f"models:/{self.name}/{self.version}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """What the registry says of a version, besides its files."""
 
