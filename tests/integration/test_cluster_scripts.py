@@ -23,6 +23,7 @@ from joulelab.tracking.store import ResultStore, study_folders
 
 ROOT = Path(__file__).parents[2]
 SWEEP = ["experiments/dvfs_sweep.py", "gemm", "--every", "40", "--repeats", "1", "--num-gpus", "1"]
+NUM_TRIALS = 6  # the default clock, every 40th of 110 and the lowest, and a sentinel
 UNTRACKED = ["--tracking-uri", "none"]
 LONG_SWEEP = [*SWEEP, "--repeats", "500", *UNTRACKED]
 
@@ -260,6 +261,19 @@ def measured(folder):
 
 
 @pytest.mark.slow
+def test_an_experiment_is_submitted_with_a_snapshot_of_the_code(head):
+    place, environment = head
+    sweep = [*SWEEP, *UNTRACKED, "--guard-socket", f"{place}/guard.sock", "--store"]
+    submit = ". cluster/env.sh; ray job submit --runtime-env cluster/runtime_env.yaml -- python"
+    sweep += [f"{place}/gpus", "--results-dir", f"{place}/snapshot"]
+
+    done = shell(f"{submit} {' '.join(sweep)}", environment)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(measured(place / "snapshot")) == NUM_TRIALS
+
+
+@pytest.mark.slow
 def test_metrics_which_ask_for_no_token_are_served_to_nobody(head):
     """Ray's agent told them to whoever reached the node."""
     place, _ = head
@@ -275,13 +289,12 @@ def test_metrics_which_ask_for_no_token_are_served_to_nobody(head):
 
 
 @pytest.mark.slow
-def test_a_job_with_a_snapshot_of_the_code_that_is_stopped_concludes_from_what_it_has(head):
+def test_a_job_of_a_file_of_the_checkout_that_is_stopped_concludes_from_what_it_has(head):
     place, environment = head
     results = place / "results"
     sweep = [*LONG_SWEEP, "--guard-socket", f"{place}/guard.sock", "--results-dir", f"{results}"]
     sweep += ["--store", f"{place}/gpus"]
-    submit = ". cluster/env.sh; ray job submit --no-wait --submission-id it "
-    submit += "--runtime-env cluster/runtime_env.yaml -- python"
+    submit = ". cluster/env.sh; ray job submit --no-wait --submission-id it --"
     submitted = shell(f"{submit} {' '.join(sweep)}", environment)
     assert submitted.returncode == 0, submitted.stderr
     wait_for_measurements(results)
