@@ -1,7 +1,8 @@
 """``joulelab estimate-sweep``: the best predicted clock."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import tyro
@@ -13,6 +14,7 @@ from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import BEST, EQUAL, Frame, check_target, numbers, quiet_table, words
 from joulelab.cli.estimate import Answering
 from joulelab.cli.terminal import progress
+from joulelab.cli.words import Limits, check_limits, over
 from joulelab.cli.words import numbers as whole_numbers
 from joulelab.core.bounds import MOST_MHZ, check_range
 from joulelab.core.point import OperatingPoint
@@ -35,9 +37,18 @@ class Sweep(Answering):
     clock_mhz: Annotated[str | None, tyro.conf.arg(metavar="MHZ[,MHZ...]")] = None
     mode: Mode = "eager"  # How kernels are launched.
     power_limit_w: float | None = None  # Power limit of each device; by default its own.
+    max_latency_s: float | None = None  # Longest time of one execution of a phase.
+    max_energy_j: float | None = None  # Most energy of one execution of a phase.
+    max_power_w: float | None = None  # Most mean power of all devices together.
 
     def run(self) -> int:
-        """Predict, print and write."""
+        """Predict, print and write; 1 if no clock of any combination keeps to the limits."""
+        limits = {
+            "latency": self.max_latency_s,
+            "energy": self.max_energy_j,
+            "power": self.max_power_w,
+        }
+        check_limits(limits)
         check_target(self.out, *SUFFIXES)
         without_quality(self.objective)
         question = self.question(
@@ -45,8 +56,13 @@ class Sweep(Answering):
         )
         clocks = () if self.clock_mhz is None else clock_list(self.clock_mhz)
         with progress() as report:
-            curves = sweep(question, clocks_mhz=clocks, progress=report)
-        aim = self.objective
+            every = [within(e, limits) for e in sweep(question, clocks_mhz=clocks, progress=report)]
+        for curve in every:
+            if not any(curve.keeps):
+                print(f"{_named(curve, every)}: no clock keeps to the limits.", file=sys.stderr)
+        curves, aim = [curve for curve in every if any(curve.keeps)], self.objective
+        if not curves:
+            return 1
         answer = Answer(
             content={"curves": [_curve_fields(curve, aim) for curve in curves]},
             frame=Frame.of([row for curve in curves for row in _curve_rows(curve, aim)]),
@@ -67,6 +83,18 @@ def clock_list(words: str) -> tuple[int, ...]:
     for part in parts:
         check_range("--clock-mhz", part, 1, MOST_MHZ)
     return tuple(range(parts[0], parts[1] + 1, parts[2]))
+
+
+def within(curve: Curve, limits: Limits) -> Curve:
+    """Return a curve whose best clock is looked for among those that keep to ``limits``."""
+    pairs = zip(curve.latency_s, curve.energy_j, strict=True)
+    figures = ({"latency": s, "energy": j, "power": j / s} for s, j in pairs)
+    return replace(curve, keeps=tuple(not over(each, limits) for each in figures))
+
+
+def _named(curve: Curve, others: Sequence[Curve]) -> str:
+    named = (value_of(curve, name) for name in differing(others, always="batch"))
+    return f"{', '.join(named)}, {curve.phase}"
 
 
 def _curve_fields(curve: Curve, objective: str) -> dict[str, object]:
@@ -90,6 +118,7 @@ def _curve_rows(curve: Curve, objective: str) -> Iterator[Mapping[str, object]]:
             "cost_over_best": costs[place] / costs[best],
             "is_default": int(place == curve.default),
             "is_best": int(place == best),
+            "keeps": int(curve.keeps[place]),
         }
 
 
@@ -152,15 +181,17 @@ def around_table(curve: Curve, objective: str) -> Table:
         *words(""),
         *numbers(*heads),
         title=f"Around it: {curve.precision}, batch {curve.batch}, {curve.phase}",
-        caption=f"* lowest {aim}   = within 1 % of it, less than an estimate resolves",
+        caption=f"* lowest {aim}   = within 1 % of it, less than an estimate resolves"
+        + ("" if all(curve.keeps) else "   ! breaks a limit"),
     )
     best, (first, last) = curve.best(objective), curve.near_best(objective)
     costs = curve.costs(objective)
     for place in shown(curve, objective):
-        mark = "*" if place == best else "=" if first <= place <= last else " "
+        usual = " " if curve.keeps[place] else "!"
+        mark = "*" if place == best else "=" if first <= place <= last else usual
         clock = f"{'default ' * (place == curve.default)}{curve.clocks_mhz[place]}"
         energy, time, saved, longer, power = _costs(curve, place)
-        over = f"{costs[place] / min(costs):.3f}"
+        over = f"{costs[place] / costs[best]:.3f}"
         style = {"*": BEST, "=": EQUAL}.get(mark, "")
         table.add_row(mark, clock, power, energy, time, over, saved, longer, style=style)
     return table

@@ -224,6 +224,7 @@ class Curve(Combination):
     default: int  # index of the default clock
     latency_s: tuple[float, ...]
     energy_j: tuple[float, ...]
+    keeps: tuple[bool, ...]  # whether each clock keeps to the limits that were asked for
 
     def costs(self, objective: str) -> list[float]:
         """Return ``objective`` at each clock, lower being better, or UnknownNameError."""
@@ -231,18 +232,25 @@ class Curve(Combination):
         return [cost(*pair) for pair in zip(self.energy_j, self.latency_s, strict=True)]
 
     def best(self, objective: str) -> int:
-        """Return the index of the clock at which ``objective`` is lowest."""
+        """Return the index of the clock that keeps to the limits with the lowest ``objective``."""
         costs = self.costs(objective)
-        return min(range(len(costs)), key=costs.__getitem__)
+        kept = (place for place in range(len(costs)) if self.keeps[place])
+        return min(kept, key=costs.__getitem__)
 
     def near_best(self, objective: str) -> tuple[int, int]:
-        """Return the first and last index of the clocks next to the best, all within 1 % of it."""
+        """Return the first and last index of the clocks next to the best, all within 1 % of it.
+
+        They keep to the limits, too.
+        """
         costs = self.costs(objective)
         first = last = self.best(objective)
-        limit = costs[first] * 1.01
-        while first > 0 and costs[first - 1] <= limit:
+        near = [
+            cost <= costs[first] * 1.01 and kept
+            for cost, kept in zip(costs, self.keeps, strict=True)
+        ]
+        while first > 0 and near[first - 1]:
             first -= 1
-        while last + 1 < len(costs) and costs[last + 1] <= limit:
+        while last + 1 < len(costs) and near[last + 1]:
             last += 1
         return first, last
 
@@ -286,4 +294,5 @@ def _curves(
             default=clocks.index(round(processor.default_clock_mhz)),
             latency_s=tuple(float(value) for value in found.latency_s[0, :, place]),
             energy_j=tuple(float(value) for value in found.energy_j[0, :, place]),
+            keeps=(True,) * len(clocks),
         )

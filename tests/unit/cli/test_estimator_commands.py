@@ -174,6 +174,17 @@ def test_sweep_in_json_holds_the_curves(joulelab, small):
     assert curve["best_mhz"] == curve["clocks_mhz"][products.index(min(products))]
 
 
+@pytest.mark.parametrize(("most_w", "code"), [("1000", 0), ("1", 1)])
+def test_a_sweep_fails_where_no_clock_keeps_to_the_limits(joulelab, small, most_w, code):
+    found, _, said = joulelab(
+        "estimate-sweep", "--model", f"{small}:Small", "--device", "h100", "--clock-mhz",
+        "600,1200", "--max-power-w", most_w,
+    )  # fmt: skip
+
+    assert found == code
+    assert ("no clock keeps to the limits" in said) is bool(code)
+
+
 def test_memory_says_how_large_a_batch_fits(joulelab, small):
     code, out, _ = joulelab("memory", "--model", f"{small}:Small", "--device", "h100", "--json")
 

@@ -13,6 +13,7 @@ from joulelab.cli.estimate_sweep import (
     optima_table,
     shown,
     sweep_sentence,
+    within,
 )
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.estimator.question import Curve, clock_grid
@@ -33,6 +34,7 @@ def curve(**changes):
         "default": CLOCKS.index(4000),
         "latency_s": tuple(1000 / f for f in CLOCKS),
         "energy_j": tuple(f / 1000 + 4000 / f for f in CLOCKS),
+        "keeps": (True,) * len(CLOCKS),
     }
     return Curve(**{**made, **changes})
 
@@ -104,3 +106,14 @@ def test_a_grid_covers_the_range_and_holds_the_default():
 def test_a_clock_off_the_range_is_refused():
     with pytest.raises(ConfigError, match="from 200 to 1000 MHz, got 1500"):
         clock_grid(processor(), (500, 1500))
+
+
+def test_the_best_clock_is_the_best_of_those_that_keep_to_the_limits():
+    """The lowest energy is at 2000 MHz, which takes 0.5 s."""
+    free, fast = curve(), within(curve(), {"latency": 0.4, "energy": None, "power": None})
+
+    assert CLOCKS[free.best("energy")] == 2000
+    assert CLOCKS[fast.best("energy")] == 2500
+    assert [CLOCKS[place] for place in fast.near_best("energy")] == [2500, 2600]
+    assert "! breaks a" in printed(around_table(fast, "energy"))
+    assert "! breaks a" not in printed(around_table(free, "energy"))
