@@ -1,6 +1,6 @@
 """Text-to-image diffusion: text encoder, denoising and decoder, measured apart."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -8,6 +8,8 @@ from typing_extensions import override
 from joulelab.errors import ConfigError
 from joulelab.workloads.diffusion_settings import DiffusionSettings
 from joulelab.workloads.network import NetworkWorkload, Programs
+
+Images = Callable[[Sequence[str]], Any]
 
 
 class Diffusion(NetworkWorkload[DiffusionSettings]):
@@ -23,6 +25,10 @@ class Diffusion(NetworkWorkload[DiffusionSettings]):
     input_knobs: ClassVar = frozenset(
         {"batch", "steps", "resolution", "guidance", "scheduler", "seed"}
     )
+
+    def __init__(self, settings: DiffusionSettings) -> None:
+        super().__init__(settings)
+        self._images: Images | None = None
 
     @property
     @override
@@ -54,11 +60,17 @@ class Diffusion(NetworkWorkload[DiffusionSettings]):
             generators=[torch.Generator(device)],
             seed=settings.seed,
         )
+        self._images = lambda texts: diffusion_network.images_of(network, settings, texts, device)
         return {
             "text_encoder": measured.encode,
             "denoising": measured.denoising,
             "vae": measured.decode,
         }
+
+    @override
+    def close(self) -> None:
+        self._images = None
+        super().close()
 
     def images(self, texts: Sequence[str]) -> Any:
         """Make an image of each text, ``batch`` at a time: (texts, 3, side, side), 0 to 1.
@@ -67,10 +79,9 @@ class Diffusion(NetworkWorkload[DiffusionSettings]):
         so it does not depend on the batch, nor its noise on the device. Random networks take each
         byte of a text for a token. Raises ConfigError if the workload is not prepared.
         """
-        if not self.prepared_programs:
+        if self._images is None:
             raise ConfigError("diffusion must be prepared before it makes images.")
-        from joulelab.workloads import accelerator, diffusion_network
+        from joulelab.workloads import accelerator
 
-        network, settings = self.prepared_network, self.settings
-        with accelerator.memory_errors(self.title), accelerator.computing(settings.precision):
-            return diffusion_network.images_of(network, settings, texts, network.unet.device)
+        with accelerator.memory_errors(self.title), accelerator.computing(self.settings.precision):
+            return self._images(texts)

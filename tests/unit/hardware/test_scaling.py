@@ -1,10 +1,16 @@
 """A few coefficients of a GPU, each times a factor."""
 
+import sys
+from pathlib import Path
+
 import pytest
-from scaled_boards import COEFFICIENTS, scaled
 
 from joulelab.errors import UnknownNameError
 from joulelab.hardware import GPUS
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+from scaled_boards import COEFFICIENTS, scaled
 
 H200 = GPUS["h200_sxm"]
 

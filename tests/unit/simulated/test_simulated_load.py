@@ -1,11 +1,12 @@
 """What kernels take of a simulated GPU, against closed forms and against the estimator."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scaled_boards import scaled
 
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.core.power_law import (
@@ -21,6 +22,10 @@ from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.hardware import GPUS
 from joulelab.hardware.processors import PROCESSORS, processor_of
 from joulelab.hardware.scalars import calibrated
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+from scaled_boards import scaled
 
 H200 = GPUS["h200_sxm"]
 SMALL = KernelCost(name="elementwise", pipe="fp32", flop=1e3, dram_b=1e4)

@@ -2,10 +2,10 @@
 
 import inspect
 import sys
+from pathlib import Path
 
 import pytest
 import torch
-from estimator_speed import documented_flop
 
 from joulelab.core.cost import PIPES
 from joulelab.errors import ConfigError
@@ -15,6 +15,10 @@ from joulelab.workloads import WORKLOADS, accelerator
 from joulelab.workloads.detection import DETECTORS
 from joulelab.workloads.disk_cache import cached_cost
 from joulelab.workloads.vision_network import settle_norms
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+from estimator_speed import documented_flop
 
 CPU = torch.device("cpu")
 

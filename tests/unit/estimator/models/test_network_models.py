@@ -1,14 +1,19 @@
 """Networks of torchvision, timm and transformers are traced to what their geometry says."""
 
+import sys
+from pathlib import Path
 from time import process_time
 
 import pytest
-from estimator_speed import documented_flop
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models import find_model, trace_model
 from joulelab.estimator.models.image_sources import TimmSource, TorchvisionSource
 from joulelab.tracing.program import MATRIX_KINDS
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))
+
+from estimator_speed import documented_flop
 
 # Documented are operations on noise, with trained weights: all networks detect nothing in it but
 # this one, which finds as many objects as its limit allows.
