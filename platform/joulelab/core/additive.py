@@ -278,14 +278,15 @@ def tied(configurations: Sequence[str], boards: Sequence[str], reference: str) -
 
 def _groups(configuration: Index, board: Index) -> tuple[int, Index]:
     """Return how many groups nothing ties to each other, and that of each configuration."""
-    from scipy.sparse import coo_array  # type: ignore[import-untyped]  # slow to import
-    from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
-
-    num = int(configuration.max()) + 1
-    size = num + int(board.max()) + 1
-    shared = coo_array((np.ones(len(board)), (configuration, num + board)), shape=(size, size))
-    count, group = connected_components(shared, directed=False)
-    return int(count), group[:num]
+    group, num_boards = np.arange(int(configuration.max()) + 1), int(board.max()) + 1
+    while True:
+        of_board = np.full(num_boards, len(group))
+        np.minimum.at(of_board, board, group[configuration])
+        reached = group.copy()
+        np.minimum.at(reached, configuration, of_board[board])
+        if (reached == group).all():
+            return len(np.unique(group)), group
+        group = reached
 
 
 def _difference_u(covariance: Array, i: int) -> Array:
