@@ -8,7 +8,7 @@ CORE := .venv-core
 # All that the core can do; left out is what compares with SciPy, reads Parquet, runs PyTorch, or has all extras.
 CORE_TESTS := $(addprefix tests/unit/,core devices guard hardware monitor sampling \
   cli/test_devices_doctor.py integrations/test_energy_log.py measure/test_measure.py measure/test_core_only.py) \
-  $(addprefix --ignore=tests/unit/,core/test_comparison.py core/test_student.py devices/test_replay.py sampling/test_host.py sampling/test_cuda_device.py sampling/test_following.py) \
+  $(addprefix --ignore=tests/unit/,core/test_comparison.py devices/test_replay.py sampling/test_host.py sampling/test_cuda_device.py sampling/test_following.py) \
   --deselect=tests/unit/cli/test_devices_doctor.py::test_a_machine_without_a_gpu_is_checked_all_the_same
 ARGS ?=
 
