@@ -1,8 +1,10 @@
 """How much of a program could run side by side, against graphs counted by hand."""
 
+import pytest
 from hand_made_programs import ProgramBuilder, programs
 from hypothesis import given
 
+from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.breakdown import concurrency
 from joulelab.tracing.fusion import fused, unfused
 from joulelab.tracing.program import Program
@@ -72,6 +74,20 @@ def test_a_program_without_operators_has_no_width():
     found = concurrency(Program(operators=(), parameter_b=0.0), (), ())
 
     assert (found.num_groups, found.critical_path, found.mean_width) == (0, 0, 0.0)
+
+
+def test_times_that_do_not_match_the_groups_are_refused():
+    program = inception_block()
+
+    with pytest.raises(ConfigError, match="one per group"):
+        concurrency(program, unfused(program), [1.0])
+
+
+def test_groups_in_an_order_in_which_they_cannot_run_are_refused():
+    program = ProgramBuilder(x=1.0).call("mm", "x", "y").call("mm", "y", "z").program()
+
+    with pytest.raises(ConfigError, match="order in which they can run"):
+        concurrency(program, ((1,), (0,)), [1.0, 1.0])
 
 
 @given(programs())

@@ -131,3 +131,13 @@ def test_memory_that_does_not_grow_and_does_not_fit_allows_no_sample():
     constant = at_batch(1, per_sample=0.0, gigabytes=1.0)
 
     assert largest_batch(constant, constant) == 0
+
+
+def test_memory_of_two_devices_is_refused():
+    with pytest.raises(ConfigError, match="one device"):
+        largest_batch(at_batch(1), at_batch(2, gigabytes=40.0))
+
+
+def test_batches_that_do_not_grow_are_refused():
+    with pytest.raises(ConfigError, match="increasing"):
+        largest_batch(at_batch(2), at_batch(2), batches=(2, 2))

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from programs_by_hand import model, plain_processor, pointwise, product, program
 
-from joulelab.errors import ConfigError
+from joulelab.core.number_format import number_format
+from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.estimator.pricing.predict import estimate
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracing.precision import (
@@ -15,6 +16,24 @@ from joulelab.tracing.precision import (
     pipe_on,
     supports,
 )
+
+
+def test_every_precision_says_in_which_format_it_is_traced():
+    assert {name: number_format(name).traced for name in PRECISIONS} == {
+        "fp64": "float64",
+        "fp32": "float32",
+        "tf32": "float32",
+        "fp16": "float16",
+        "bf16": "bfloat16",
+        "fp8": "float16",
+        "int8": "float16",
+        "int4": "float16",
+    }
+
+
+def test_an_unknown_precision_is_answered_with_the_closest_ones():
+    with pytest.raises(UnknownNameError, match="Did you mean 'fp16'"):
+        number_format("fp17")
 
 
 @pytest.mark.parametrize("precision", ["fp8", "int8"])

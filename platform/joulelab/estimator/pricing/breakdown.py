@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from joulelab.errors import ConfigError
 from joulelab.estimator.architecture import GroupWork, scaled, summed
 from joulelab.estimator.architecture import events as events_of
 from joulelab.estimator.estimate import (
@@ -24,10 +25,14 @@ from joulelab.tracing.program import Operator, Program, main_operator
 
 
 def concurrency(program: Program, groups: Groups, seconds: Sequence[float]) -> Concurrency:
-    """Return the width and critical path of ``groups``, which take ``seconds``.
+    """Return the width and the critical path of ``groups``, which take ``seconds`` on the device.
 
-    A group's depth is the most groups that must run one after the other before it.
+    A group's depth is the most groups that must run one after the other before it; groups of one
+    depth do not depend on each other. Raises ConfigError if ``seconds`` are not one per group, or
+    if a group reads a value that a later one writes.
     """
+    if len(seconds) != len(groups):
+        raise ConfigError(f"seconds must be one per group, got {len(seconds)} for {len(groups)}.")
     depths: list[int] = []
     ends_s: list[float] = []
     for waits_for, seconds_here in zip(_dependences(program, groups), seconds, strict=True):
@@ -53,7 +58,13 @@ def _dependences(program: Program, groups: Groups) -> Iterator[set[int]]:
     }
     for position, group in enumerate(groups):
         inputs = (value for index in group for value in program.operators[index].inputs)
-        yield {group_of[writer[value]] for value in inputs if value in writer} - {position}
+        waits_for = {group_of[writer[value]] for value in inputs if value in writer} - {position}
+        if any(earlier > position for earlier in waits_for):
+            raise ConfigError(
+                f"groups must be in an order in which they can run, but group {position} reads a "
+                f"value that group {max(waits_for)} writes."
+            )
+        yield waits_for
 
 
 _NAMES_SHOWN = 3
@@ -205,7 +216,8 @@ class _Groups:
         if (row, wait_s) not in self._found:
             work = self._work(members, row, group, wait_s)
             found = events_of(work, self._where.processor)
-            self._found[row, wait_s] = scaled(found, self._where.num_devices)
+            several = self._where.num_devices > 1
+            self._found[row, wait_s] = scaled(found, self._where.num_devices) if several else found
         return self._found[row, wait_s]
 
 

@@ -102,10 +102,18 @@ def largest_batch(
     *,
     batches: tuple[int, int] = (1, 2),
 ) -> int | None:
-    """Return the largest batch that fits, if memory grows evenly; 0 if none, ``None`` if any does.
+    """Return the largest batch that fits, if memory grows by as much with every sample.
 
-    The two estimates are those of ``batches``, which increase, on one device.
+    0 if not even one sample fits; ``None`` if memory sets no limit. The two estimates are those of
+    ``batches``. Raises ConfigError if they are not of one device, or batches do not increase.
     """
+    if not 1 <= batches[0] < batches[1]:
+        raise ConfigError(f"batches must be two increasing sizes of at least 1, got {batches}.")
+    if memory_at_1.capacity_b != memory_at_2.capacity_b:
+        raise ConfigError(
+            "Both memory estimates must be of one device, got capacities of "
+            f"{memory_at_1.capacity_b} and {memory_at_2.capacity_b} bytes."
+        )
     sample_b = (memory_at_2.peak_b - memory_at_1.peak_b) / (batches[1] - batches[0])
     if sample_b <= 0:
         return None if memory_at_2.fits else 0
