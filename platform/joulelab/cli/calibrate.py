@@ -30,7 +30,7 @@ from joulelab.hardware.processors import (
 )
 from joulelab.tracking.addresses import discreet
 from joulelab.tracking.durable import write_whole
-from joulelab.tracking.mlflow_registry import store_of
+from joulelab.tracking.mlflow_registry import check_name, store_of
 
 _MOST = 30
 
@@ -135,8 +135,7 @@ class Calibrate(Printing):
 
         if (name := self.register) is None:
             return None
-        if not name.strip():
-            raise ConfigError("--register takes a name, got an empty one.")
+        check_name(name)
         uri = store_of(self.tracking_uri)
         return lambda found: f"{register_calibration(uri, name, found).uri} in {discreet(uri)}"
 

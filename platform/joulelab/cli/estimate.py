@@ -33,7 +33,6 @@ from joulelab.estimator.api import Fit, fits, matrix
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.question import Cell, Question
 from joulelab.estimator.savings import memory_hints, with_opportunities
-from joulelab.tracking.mlflow_calibrations import calibration_file
 from joulelab.tracking.mlflow_registry import reference, store_of
 
 MAX_ROWS = 20
@@ -94,11 +93,11 @@ class Asking(Printing):
         )
 
     def _calibration(self) -> str | None:
-        if self.calibration is None:
-            return None
-        is_kept = reference(str(self.calibration)) is not None
-        uri = store_of(self.tracking_uri) if is_kept else None
-        return str(calibration_file(self.calibration, uri))
+        if self.calibration is None or reference(str(self.calibration)) is None:
+            return None if self.calibration is None else str(self.calibration)
+        from joulelab.tracking.mlflow_calibrations import calibration_file
+
+        return str(calibration_file(self.calibration, store_of(self.tracking_uri)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

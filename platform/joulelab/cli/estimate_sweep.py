@@ -191,9 +191,9 @@ def around_table(curve: Curve, objective: str) -> Table:
         mark = "*" if place == best else "=" if first <= place <= last else usual
         clock = f"{'default ' * (place == curve.default)}{curve.clocks_mhz[place]}"
         energy, time, saved, longer, power = _costs(curve, place)
-        over = f"{costs[place] / costs[best]:.3f}"
+        ratio = f"{costs[place] / costs[best]:.3f}"
         style = {"*": BEST, "=": EQUAL}.get(mark, "")
-        table.add_row(mark, clock, power, energy, time, over, saved, longer, style=style)
+        table.add_row(mark, clock, power, energy, time, ratio, saved, longer, style=style)
     return table
 
 

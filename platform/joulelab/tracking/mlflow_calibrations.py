@@ -30,9 +30,11 @@ def register_calibration(uri: str, name: str, facts: BoardFacts) -> RegisteredMo
         ConfigError: If ``name`` is empty.
         TrackingError: If the store cannot be written.
     """
-    known = [each for each in facts.facts if each.value is not None]
-    metrics = {each.name: float(each.value or 0.0) for each in known}
-    metrics |= {f"{each.name}.u": each.u for each in known if each.u is not None}
+    metrics: dict[str, float] = {}
+    for each in facts.facts:
+        if each.value is not None:
+            metrics[each.name] = each.value
+            metrics |= {} if each.u is None else {f"{each.name}.u": each.u}
     kept = Kept(
         experiment="calibrations",
         about=_ABOUT,

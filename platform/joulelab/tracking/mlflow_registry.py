@@ -144,6 +144,12 @@ def reference(where: str) -> tuple[str, int | None] | None:
     return name, int(version) if version else None
 
 
+def check_name(name: str) -> None:
+    """Refuse a name that a registered model cannot have; ConfigError if it is empty."""
+    if not name.strip():
+        raise ConfigError("A registered model needs a name, got an empty one.")
+
+
 def keep(uri: str, name: str, what: Kept, write: Callable[[Path], None]) -> RegisteredModel:
     """Keep what ``write`` puts into a folder, in it under ``model``, as the next version of a name.
 
@@ -151,8 +157,7 @@ def keep(uri: str, name: str, what: Kept, write: Callable[[Path], None]) -> Regi
         ConfigError: If ``name`` is empty.
         TrackingError: If the store cannot be written.
     """
-    if not name.strip():
-        raise ConfigError("A registered model needs a name, got an empty one.")
+    check_name(name)
     note = _described(what.head, what.tags)
     with reached(uri), tempfile.TemporaryDirectory() as folder:
         client = open_client(uri)

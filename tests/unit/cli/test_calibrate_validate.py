@@ -141,7 +141,10 @@ def test_only_a_board_is_registered(capsys):
 
 @pytest.mark.parametrize(
     ("options", "why"),
-    [(("--register", " "), "takes a name"), (("--register", "a", "--tracking-uri", "b"), "b")],
+    [
+        (("--register", " "), "needs a name, got an empty one"),
+        (("--register", "a", "--tracking-uri", "nowhere"), "nowhere"),
+    ],
 )
 def test_what_cannot_be_registered_is_refused_before_anything_is_measured(capsys, options, why):
     assert main(["calibrate", "--board", "--device", "simulated", *options]) == 2
