@@ -91,7 +91,10 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerUse(Use):
-    """A load on a server, and what GPUs and processors used meanwhile, idle power included."""
+    """A load on a server, and what the GPUs used meanwhile, idle power included.
+
+    The processors' use holds that of the load itself.
+    """
 
     url: str
     command: tuple[str, ...]  # what started it; empty if it ran already

@@ -138,7 +138,8 @@ class Workload(ABC, Generic[Settings]):
     def cost(self) -> WorkloadCost:
         """Count what the program asks of a device, from a trace of it; needs no device.
 
-        Only simulated GPUs and the estimator ask for it. Raises ConfigError if it is not defined.
+        Only devices that exist in arithmetic alone and the estimator ask for it: a workload for
+        real GPUs can do without. Raises ConfigError if it is not defined.
         """
         raise no_cost(type(self).__name__)
 

@@ -124,7 +124,11 @@ def memory_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
 
 
 def core_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
-    """Yield the cycles of busy cores, in the proportion in which operations and data need time."""
+    """Yield the cycles in which cores are busy, whatever they do: with operations, and with data.
+
+    The power of busy cores is not static: it is part of what operations and bytes were predicted
+    to take, in the proportion of the time that each needs.
+    """
     squared_volt = processor.voltage.at(work.clock_mhz) ** 2
     cycle_j = processor.power.busy_w_per_ghz * squared_volt * _J_PER_CYCLE_OF_W_PER_GHZ
     cycles = work.cycles * work.busy

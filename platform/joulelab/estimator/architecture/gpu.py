@@ -86,7 +86,10 @@ def matrix_instruction(architecture: str, product: Product) -> MatrixInstruction
 
 
 def tensor_instructions(architecture: str, product: Product) -> float:
-    """Return how many matrix instructions ``product`` takes upright; none on a vector pipe."""
+    """Return how many matrix instructions ``product`` takes; none on a vector pipe.
+
+    Its longer side lies along the rows: libraries compute the transposed product if need be.
+    """
     if not product.on_matrix_units:
         return 0.0
     mma = matrix_instruction(architecture, product)

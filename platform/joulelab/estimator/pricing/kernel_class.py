@@ -74,7 +74,11 @@ def is_aligned(operator: Operator) -> bool:
 
 
 def reduced_elements(operator: Operator) -> float:
-    """Return how many elements a normalisation reduces to each statistic; 0 of other work."""
+    """Return how many elements a normalisation reduces to each statistic; 0 of other work.
+
+    Over layers that is a row, over batches in training a channel of all images. Their kernels
+    write statistics, or gradients of as many parameters, beside the result.
+    """
     if operator.name not in _REDUCING or len(operator.outputs_b) < 3:
         return 0.0
     return operator.outputs_b[0] / operator.outputs_b[1]

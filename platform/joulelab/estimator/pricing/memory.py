@@ -59,8 +59,10 @@ class MemoryEstimate:
 def memory(program: Program, processor: Processor) -> MemoryEstimate:
     """Return what ``program`` needs on ``processor``, before any of it is spread over others.
 
-    Gradients are taken out of the live values, so that nothing is counted twice. Raises ConfigError
-    if they exceed the peak of these.
+    Gradients are part of the program's live values and are taken out of its activations, so that
+    nothing is counted twice: parameters, inputs, optimizer state, scratch space and the peak of
+    live values sum to ``peak_b``. Raises ConfigError if the program's gradients exceed its peak of
+    live values.
     """
     activation_b = program.peak_live_b - program.gradient_b
     if activation_b < 0:
