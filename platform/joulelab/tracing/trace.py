@@ -1,10 +1,17 @@
 """Trace any PyTorch program to the kernels that it launches.
 
 The dispatcher shows every operator that eager PyTorch would run. Under :func:`fake_tensors` the
-program's tensors have a shape and a type but no memory, so a network of any size is traced in about
-a second. Fake tensors live on the CPU device: there attention stays one kernel, where a trace for a
-fake GPU would break it into products and a softmax. The sequence of operators is otherwise that of
-a GPU, one launch each, although a few of them launch two kernels there.
+program's tensors have a shape and a type but no memory, so a network of any size is traced in
+about a second::
+
+    with fake_tensors():
+        network = fake_network(build, torch.bfloat16)
+        tokens = torch.zeros(1, 512, dtype=torch.long)
+        program = trace_program(lambda: network(tokens), network=network, inputs=tokens)
+
+Fake tensors live on the CPU device: there attention stays one kernel, where a trace for a fake
+GPU would break it into products and a softmax. The sequence of operators is otherwise that of a
+GPU, one launch each, although a few of them launch two kernels there.
 """
 
 import sys
