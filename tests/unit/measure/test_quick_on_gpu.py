@@ -9,7 +9,7 @@ from joulelab.core.codec import from_json
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from quick_on_gpu import Settings, longest_s, main, reference_within
-from quick_rows import Row
+from quick_rows import Numbers, Row, compared_of, report
 
 GEMMS = ("gemm precision=bf16", "gemm precision=fp32 n=4096")
 
@@ -66,3 +66,46 @@ def test_a_cut_reference_ends_in_time_even_where_it_never_gets_steady(limit_s, n
 
     assert longest_s(procedure, num_phases) <= limit_s
     assert procedure.min_windows * procedure.window_s <= procedure.limit_s
+
+
+def row(pace, energy_j, time_s, idle_w=None):
+    numbers = Numbers(
+        energy_j=energy_j,
+        energy_u_j=0.001 * energy_j,
+        time_s=time_s,
+        time_cv=0.001,
+        temperature_c=50.0,
+        power_cap_share=0.0,
+        idle_w=idle_w,
+    )
+    return Row(
+        case="bert",
+        phase="forward",
+        asked=pace,
+        pace=pace,
+        took_s=3.0,
+        reason="",
+        numbers=numbers,
+    )
+
+
+def test_what_a_slower_host_adds_at_rest_is_no_difference_at_the_same_pace():
+    found = compared_of("bert", [row("reference", 2.0, 0.01, 120.0), row("quick", 2.6, 0.015)])
+
+    assert found.off == pytest.approx([0.3])
+    assert found.paced_off == pytest.approx([0.0])
+    assert not found.is_paced_alike
+
+
+def test_without_idle_power_energies_at_the_same_pace_are_not_known():
+    rows = [row("reference", 2.0, 0.01), row("quick", 2.01, 0.01)]
+
+    assert compared_of("bert", rows).paced_off is None
+    assert "at its pace" not in "".join(report(rows))
+
+
+def test_a_host_that_changed_its_pace_between_two_even_runs_is_no_steady_one():
+    rows = [row("reference", 2.0, 0.01, 120.0), row("quick", 2.6, 0.015)]
+
+    (summary,) = [line for line in report(rows) if "rms" in line]
+    assert summary.startswith("jittering host: 1 phases, rms 30.00%, 0.00% at its pace")

@@ -294,7 +294,6 @@ def _whole(phase: Phase) -> Mapping[str, object]:
 
 def _cost(cost: MeteringCost) -> Mapping[str, object]:
     found = cost.slowdown
-    if not cost.is_known:
-        return {"is_known": False}
     interval = {"slowdown_low": found.low, "slowdown_high": found.high}
-    return {"is_known": True, "slowdown": found.value, **interval}
+    known = {"slowdown": found.value} if cost.is_known else {}
+    return {"is_known": cost.is_known, **known, **interval, "num_pairs": len(cost.pairs)}
