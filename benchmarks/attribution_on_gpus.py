@@ -33,6 +33,7 @@ _VICUNA: Knobs = {"model": "llama-7b", "tensor_parallel": 2}  # Vicuna-7B's geom
 _ONE: Mapping[str, tuple[str, Knobs]] = {
     "bloom-560m": ("bloom", {"model": "bloom-560m", "precision": "fp16"}),
     "bloom-560m-batch-32": ("bloom", {"model": "bloom-560m", "precision": "fp16", "batch": 32}),
+    "bloom-560m-fp32": ("bloom", {"model": "bloom-560m", "precision": "fp32"}),
     "llama-3-8b": ("llama", {"model": "llama-3-8b"}),
     "llama-3-8b-batch-32": ("llama", {"model": "llama-3-8b", "batch": 32}),
     "vit-large": ("vit", {"model": "vit-large", "precision": "fp16", "batch": 1}),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from joulelab.attribution.profile import PhaseProfile, first_phases, that_matter
+from joulelab.attribution.profile import PhaseProfile, main_phases, that_matter
 from joulelab.core.measurement import Measurement
 from joulelab.tracing.program import LINKS_AWAKE
 
@@ -79,7 +79,7 @@ def pauses(
     runs = {phase: Means.of(program) for phase, program in measured.items()}
     return {
         name: Pause(means[name].rests_s(run, factor), run.sm_clock_mhz)
-        for name, phase in first_phases(profiles).items()
+        for name, phase in main_phases(profiles).items()
         if name in asked and (run := runs[phase]) and means[name].is_slowed(run)
     }
 

@@ -44,13 +44,22 @@ class PhaseProfile:
         return sum(call.device_s for call in self.calls) + self.stray_s
 
 
-def first_phases(profiles: Iterable[PhaseProfile]) -> Mapping[str, str]:
-    """Return the first phase that launches each distinct kernel, by the kernel's name."""
-    found: dict[str, str] = {}
+def main_phases(profiles: Iterable[PhaseProfile]) -> Mapping[str, str]:
+    """Return the phase of each distinct kernel in which it takes the largest share of the time.
+
+    One that several phases launch, at clocks of their own, has one price: that of this phase.
+    """
+    shares: dict[str, tuple[float, str]] = {}
     for profile in profiles:
+        taken_s: dict[str, float] = {}
         for call in profile.calls:
-            found.setdefault(call.kernel, profile.phase)
-    return found
+            taken_s[call.kernel] = taken_s.get(call.kernel, 0.0) + call.device_s
+        busy_s = sum(taken_s.values())
+        for name, seconds in taken_s.items():
+            share = seconds / busy_s if busy_s else 0.0
+            if name not in shares or share > shares[name][0]:
+                shares[name] = share, profile.phase
+    return {name: phase for name, (_, phase) in shares.items()}
 
 
 class ProfileSource(ABC):

@@ -9,13 +9,12 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 from scipy.sparse import csr_array  # type: ignore[import-untyped]
 from typing_extensions import override
 
-from joulelab.attribution.pacing import ClockFactor
+from joulelab.attribution.clock_law import ClockLaw
 from joulelab.attribution.prices import WAITS, WAITS_U, Array, Prices, Pricing, Solution, prior_of
-from joulelab.attribution.profile import KernelCall, PhaseProfile, first_phases
+from joulelab.attribution.profile import KernelCall, PhaseProfile, main_phases
 from joulelab.attribution.replayer import Replays
 from joulelab.core.measurement import Measurement
 from joulelab.errors import MeasurementError
-from joulelab.hardware import GpuSpec
 from joulelab.tracing.program import ALL_REDUCE, LINKS_AWAKE, Operator
 
 CONTEXT = 0.05
@@ -23,8 +22,11 @@ CONTEXT = 0.05
 caches, another temperature, neighbours that share its power."""
 COMMON = 0.02
 """The part of that which all kernels of a run share."""
-_WAITING = (_FOR_LAUNCH, _FOR_RANKS) = ("waiting for a launch", "waiting for other ranks")
-_LEAST_J = 1e-6
+_WAITING = (_FOR_CACHE, _FOR_RANKS) = ("waiting for a cold cache", "waiting for other ranks")
+_FOR_LAUNCH = "waiting for a launch"
+_LAUNCH_S = 2e-6
+"""What a launch of its own adds to any kernel, at most: kernels of a graph follow each other."""
+_LEAST_J, _LEAST_W = 1e-6, 5.0
 _UNKNOWN_LINKS_W = 30.0
 """What links of an H100 draw awake: how far they may be from nothing where none was measured."""
 LIKE = 0.35
@@ -34,32 +36,35 @@ LIKE = 0.35
 class Replayed(Pricing):
     """Prices kernels by their replays; those that have none by what they compute and move.
 
-    A kernel that takes longer in the program than alone waits there, for a cold cache or for its
-    launch. What waiting takes of the power that it has alone is a price of its own, which all
-    share; so are what a sum takes while it waits for other ranks, and the power of links that stay
-    awake. ``factor`` tells what a clock changes.
+    A kernel that takes longer in the program than alone waits there: for its launch as long as the
+    shortest does, at the power of the lightest, and beyond that for a cold cache. What that takes
+    of the power that it has alone is a price of its own, which all share; so are what a sum takes
+    while it waits for other ranks, and the power of links that stay awake. ``law`` tells what a
+    clock changes.
     """
 
     method = "replay"
 
-    def __init__(self, replays: Replays, factor: ClockFactor) -> None:
+    def __init__(self, replays: Replays, law: ClockLaw) -> None:
         self._replays = replays
-        self._factor = factor
+        self._law = law
 
     @override
     def prices(
         self, profiles: Sequence[PhaseProfile], measured: Mapping[str, Measurement]
     ) -> Prices:
-        operators: dict[str, Operator] = {}
-        for call in (call for profile in profiles for call in profile.calls):
-            if not (call.waits_in or call.beside_s):
-                operators.setdefault(call.kernel, call.operator)
-        phases, links = first_phases(profiles), _links(self._replays.measured.get(LINKS_AWAKE))
+        phases, links = main_phases(profiles), _links(self._replays.measured.get(LINKS_AWAKE))
+        calls: dict[str, KernelCall] = {}
+        for profile in profiles:
+            for call in filter(_is_kernel, profile.calls):
+                if phases[call.kernel] == profile.phase:
+                    calls.setdefault(call.kernel, call)
+        operators = {name: call.operator for name, call in calls.items()}
         reads = {name: self._reads(name) for name in operators}
         known = {
-            name: self._alone(name, own, measured[phases[name]].observed.sm_clock_mhz).without(
-                links if operators[name].name == ALL_REDUCE else None
-            )
+            name: self._alone(
+                calls[name], own, measured[phases[name]].observed.sm_clock_mhz
+            ).without(links if operators[name].name == ALL_REDUCE else None)
             for name, own in reads.items()
             if own
         }
@@ -68,9 +73,10 @@ class Replayed(Pricing):
         like_j = _like(operators, {name: alone.dynamic_j for name, alone in known.items()})
         supposed = {name: _supposed(like_j(name)) for name in operators if name not in known}
         alone = {name: known.get(name) or supposed[name] for name in operators}
+        launch_w = min(one.power_w for one in known.values())
         return Prices(
-            names=(*operators, *_WAITING, LINKS_AWAKE),
-            prior=_prior(list(alone.values()), links),
+            names=(*operators, *_WAITING, LINKS_AWAKE, _FOR_LAUNCH),
+            prior=_prior(list(alone.values()), links, launch_w),
             holds={one.phase: _holds(one, alone) for one in profiles},
             supposed=frozenset(place for place, name in enumerate(operators) if name in supposed),
         )
@@ -80,40 +86,53 @@ class Replayed(Pricing):
         found = (each.get(name) for each in (self._replays.measured, self._replays.paced))
         return [one for one in found if one is not None and one.valid and one.idle is not None]
 
-    def _alone(self, name: str, reads: list[Measurement], clock_mhz: float | None) -> "_Alone":
-        """Return what a launch takes above static power, at the clock of the run."""
-        read, launch_j, dynamic_j = self._at_clock(reads, clock_mhz)
-        # Half of what the clock is said to change is doubted: bytes of the memory do not change.
+    def _alone(
+        self, call: KernelCall, reads: list[Measurement], clock_mhz: float | None
+    ) -> "_Alone":
+        """Return what a launch takes above static power, and how long, at the clock of the run."""
+        near, *others = sorted(reads, key=lambda one: _distance(one, clock_mhz))
+        launch_j, near_mhz = _launch_j(near), near.observed.sm_clock_mhz
+        near_s = self._time_s(call.kernel, near)
+        share = _share(clock_mhz, near_mhz, others)
+        if share is None:
+            dynamic_j = self._law.energy_j(
+                launch_j,
+                clock_mhz,
+                near_mhz,
+                memory_b=call.operator.moved_b,
+                stretch=call.device_s / near_s,
+            )
+        else:
+            dynamic_j = launch_j + share * (_launch_j(others[0]) - launch_j)
+        # Half of what the clock is said to change is doubted.
         parts_j = (
-            *(read.energy_per_unit_u_j, _idle_u_w(read) * read.time_per_unit_s),
+            *(near.energy_per_unit_u_j, _idle_u_w(near) * near.time_per_unit_s),
             *(CONTEXT * dynamic_j, abs(dynamic_j - launch_j) / 2, _LEAST_J),
         )
-        return _Alone(dynamic_j, float(np.linalg.norm(parts_j)), self._time_s(name, reads))
+        dynamic_u_j = float(np.linalg.norm(parts_j))
+        # What a lower clock may add to its time is no waiting.
+        slower = near_mhz / clock_mhz if near_mhz and clock_mhz else 1.0
+        return _Alone(dynamic_j, dynamic_u_j, near_s * max(1.0, slower))
 
-    def _time_s(self, name: str, reads: list[Measurement]) -> float:
-        """Return the shortest time of a launch, without the pause that followed it."""
-        paced = self._replays.paced.get(name)
-        return min(
-            one.time_per_unit_s - (self._replays.pauses[name].duration_s if one is paced else 0.0)
-            for one in reads
-        )
+    def _time_s(self, name: str, read: Measurement) -> float:
+        """Return the time of a launch without the pause that followed it."""
+        is_paced = read is self._replays.paced.get(name)
+        pause_s = self._replays.pauses[name].duration_s if is_paced else 0.0
+        return read.time_per_unit_s - pause_s
 
-    def _at_clock(
-        self, reads: list[Measurement], clock_mhz: float | None
-    ) -> tuple[Measurement, float, float]:
-        """Return what was read nearest to a clock, its energy of a launch, and that at the clock.
 
-        Between two clocks at which it was read the energy is interpolated; from one, the factor of
-        a clock is taken.
-        """
-        near, *others = sorted(reads, key=lambda one: _distance(one, clock_mhz))
-        near_j, near_mhz = _launch_j(near), near.observed.sm_clock_mhz
-        far_mhz = others[0].observed.sm_clock_mhz if others else None
-        if clock_mhz is not None and near_mhz is not None and far_mhz is not None:
-            share = (clock_mhz - near_mhz) / (far_mhz - near_mhz) if far_mhz != near_mhz else 0.0
-            if share >= 0:
-                return near, near_j, near_j + share * (_launch_j(others[0]) - near_j)
-        return near, near_j, near_j * self._factor(clock_mhz, near_mhz)
+def _share(
+    clock_mhz: float | None, near_mhz: float | None, others: Sequence[Measurement]
+) -> float | None:
+    """Return where a clock lies from the nearest reading to the other one.
+
+    ``None`` where it is not between them, there is no other, or a clock is not known.
+    """
+    far_mhz = others[0].observed.sm_clock_mhz if others else None
+    if clock_mhz is None or near_mhz is None or far_mhz is None:
+        return None
+    share = (clock_mhz - near_mhz) / (far_mhz - near_mhz) if far_mhz != near_mhz else 0.0
+    return share if share >= 0 else None
 
 
 def _launch_j(read: Measurement) -> float:
@@ -142,28 +161,17 @@ def _links(read: Measurement | None) -> "tuple[float, float]":
     return links_w, float(np.linalg.norm((reading_u_w, _idle_u_w(read), CONTEXT * links_w)))
 
 
-def clock_factor(spec: GpuSpec | None, clock_mhz: float | None, was_mhz: float | None) -> float:
-    """Return what energy above static is at one clock over another: voltage squared.
-
-    1 where the voltage of a GPU, or a clock, is not known.
-    """
-    if spec is None or clock_mhz is None or was_mhz is None:
-        return 1.0
-    low, high = min(spec.sm_clocks_mhz), max(spec.sm_clocks_mhz)
-    there, here = (spec.voltage.at(float(np.clip(mhz, low, high))) for mhz in (clock_mhz, was_mhz))
-    return (there / here) ** 2
-
-
-def _prior(alone: Sequence["_Alone"], links: tuple[float, float]) -> Solution:
+def _prior(alone: Sequence["_Alone"], links: tuple[float, float], launch_w: float) -> Solution:
     """Return prices with what is unsure of each, of all together, and of those by their like."""
     dynamic_j = np.array([one.dynamic_j for one in alone])
     own = prior_of(dynamic_j, np.array([one.dynamic_u_j for one in alone]), COMMON)
     by_like_j = LIKE * dynamic_j * np.array([one.time_s is None for one in alone])
     links_w, links_u_w = links
     waits, shared = np.full(len(_WAITING), WAITS), np.outer(by_like_j, by_like_j)
-    others_u = np.r_[np.full(len(_WAITING), WAITS_U), max(links_u_w, _LEAST_J)]
+    launch_u_w = max(WAITS_U * launch_w, _LEAST_W)
+    others_u = np.r_[np.full(len(_WAITING), WAITS_U), max(links_u_w, _LEAST_J), launch_u_w]
     return Solution(
-        prices=np.r_[dynamic_j, waits, links_w],
+        prices=np.r_[dynamic_j, waits, links_w, launch_w],
         covariance=block_diag(own.covariance + shared, np.diag(others_u**2)),
     )
 
@@ -195,22 +203,44 @@ def _supposed(dynamic_j: float) -> _Alone:
 
 def _holds(profile: PhaseProfile, alone: Mapping[str, "_Alone"]) -> csr_array:
     """Return how much of each price calls hold: a launch, and what it waits longer than alone."""
-    places = {name: place for place, name in enumerate((*alone, *_WAITING, LINKS_AWAKE))}
-    rows = [_row(call, alone) for call in profile.calls]
+    names = (*alone, *_WAITING, LINKS_AWAKE, _FOR_LAUNCH)
+    places = {name: place for place, name in enumerate(names)}
+    launch_s = _launch_s(profile, alone)
+    rows = [_row(call, alone, launch_s) for call in profile.calls]
     values = [value for row in rows for value in row.values()]
     columns = [places[name] for row in rows for name in row]
     starts = np.r_[0, np.cumsum([len(row) for row in rows])]
     return csr_array((values, columns, starts), shape=(len(rows), len(places)))
 
 
-def _row(call: KernelCall, alone: Mapping[str, "_Alone"]) -> Mapping[str, float]:
+def _launch_s(profile: PhaseProfile, alone: Mapping[str, "_Alone"]) -> float:
+    """Return what the shortest kernel takes longer in the program: it hardly waits for data."""
+    own_s = {call.kernel: alone[call.kernel].time_s for call in profile.calls if _is_kernel(call)}
+    timed_s = {name: seconds for name, seconds in own_s.items() if seconds}
+    if not timed_s:
+        return 0.0
+    shortest = min(timed_s, key=lambda name: timed_s[name])
+    taken_s = min(call.device_s for call in profile.calls if call.kernel == shortest)
+    return min(max(0.0, taken_s - timed_s[shortest]), _LAUNCH_S)
+
+
+def _is_kernel(call: KernelCall) -> bool:
+    return not (call.beside_s or call.waits_in)
+
+
+def _row(call: KernelCall, alone: Mapping[str, "_Alone"], launch_s: float) -> Mapping[str, float]:
     if call.beside_s:
         return {LINKS_AWAKE: call.beside_s}
     if call.waits_in:
         return {_FOR_RANKS: alone[call.waits_in].power_w * call.device_s}
     kernel = alone[call.kernel]
     waits_s = 0.0 if kernel.time_s is None else max(0.0, call.device_s - kernel.time_s)
-    return {call.kernel: 1.0, _FOR_LAUNCH: kernel.power_w * waits_s}
+    for_launch_s = min(waits_s, launch_s)
+    return {
+        call.kernel: 1.0,
+        _FOR_CACHE: kernel.power_w * (waits_s - for_launch_s),
+        _FOR_LAUNCH: for_launch_s,
+    }
 
 
 def _nothing(measured: Mapping[str, Measurement]) -> str:

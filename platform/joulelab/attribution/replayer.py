@@ -29,6 +29,8 @@ REPLAY = Procedure(
 program they are some percent away from what they take alone, however well that is known."""
 _REPLAY = "kernel-replay"
 """What replays are called among this process's programs."""
+_MOST_NAMED = 3
+"""Kernels that a note names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,19 @@ class Replays:
         return [
             replace(self, measured=measured, paced=paced)
             for measured, paced in zip(*boards, strict=True)
+        ]
+
+    def refused(self) -> list[str]:
+        """Say which kernels could not be measured alone, and why, a sentence for each reason."""
+        found: dict[str, dict[str, str]] = {}
+        for name, read in self.measured.items():
+            if read.findings and name not in self.paced:
+                found.setdefault(read.findings[0].reason, {})[name] = read.findings[0].detail
+        return [
+            f"{len(names)} of {len(self.measured)} kernels could not be measured alone and are "
+            f"priced by their like ({', '.join(list(names)[:_MOST_NAMED])}): {reason}: "
+            f"{next(iter(names.values()))}"
+            for reason, names in found.items()
         ]
 
     def and_those_of(self, other: "Replays") -> "Replays":

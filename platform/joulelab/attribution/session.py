@@ -3,17 +3,19 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from joulelab.attribution.attribution import Attribution
+from joulelab.attribution.clock_law import ClockLaw
 from joulelab.attribution.estimated import Estimated, EstimatedCall, estimated_calls
 from joulelab.attribution.metered import Readings, by_board
 from joulelab.attribution.prices import Pricing
 from joulelab.attribution.profile import PhaseProfile
 from joulelab.attribution.reconciled import board_phases, of_boards, with_waiting
-from joulelab.attribution.replayed import Replayed, clock_factor
+from joulelab.attribution.replayed import Replayed
 from joulelab.attribution.replayer import Replayer, Replays, trial_of
 from joulelab.attribution.simulated_source import SimulatedSource
 from joulelab.attribution.traced import traced_program
@@ -46,7 +48,7 @@ class Session:
 
     ``partners`` are the others; ``control`` turns their knobs, ``None`` being this process itself;
     ``report`` is told what is being done; ``bench`` measures, by default one that is made of the
-    others.
+    others. The profiler's traces are kept in ``traces``, if that is a folder; real GPUs have some.
     """
 
     def __init__(
@@ -58,12 +60,14 @@ class Session:
         procedure: Procedure | None = None,
         report: Callable[[str], object] = lambda _: None,
         bench: Bench | None = None,
+        traces: Path | None = None,
     ) -> None:
         self._device = device
+        self._traces = None if traces is None else traces.resolve()  # ranks run elsewhere
         self._num_boards = 1 + len(partners)
         self._report = report
         self._spec = spec_for(device.identity().name)
-        self._clock_factor = partial(clock_factor, self._spec)
+        self._law = ClockLaw(self._spec)
         self._bench = bench or Bench(
             device, partners=partners, control=control, procedure=procedure, report=self._tell
         )
@@ -102,6 +106,7 @@ class Session:
         """Attribute one phase, or all."""
         started_s = self._device.clock.now_s()
         self._require_kernels(configuration)
+        traces = None if phase else self._traces
         try:
             records = self._bench.measure(trial_of(configuration))
             measured = _by_phase(records, phase)
@@ -109,11 +114,12 @@ class Session:
             notes = list(dict.fromkeys(note for board in boards for note in board.notes))
             traced = self._traced(configuration, notes)
             self._report("Profiling")
-            profiles = self._profiles(configuration, traced, boards, measured)
+            profiles = self._profiles(configuration, traced, boards, measured, traces)
             estimates = self._estimates(traced, configuration, notes)
             is_cheap = method == "classes" and not phase
             metering = self._metering(configuration, boards[0], profiles[0]) if is_cheap else {}
             replays = self._replays(configuration, method, phase, boards[0], profiles[0])
+            notes += replays.refused()
         finally:
             self._bench.close()
         found = [
@@ -153,6 +159,11 @@ class Session:
                 "Energy is attributed on a real or a simulated GPU, got "
                 f"{self._device.identity().name} of a recording, which holds no kernels."
             )
+        if self._traces is not None and not self._device.is_hardware:
+            raise ConfigError(
+                "Only a real GPU has traces to keep, got a simulated "
+                f"{self._device.identity().name}; leave --traces out."
+            )
         if self._num_boards > 1 and dict(configuration.knobs).get("tensor_parallel", 1) == 1:
             raise ConfigError(
                 f"{self._num_boards} GPUs that run a copy each take what one takes; attribute one, "
@@ -174,6 +185,7 @@ class Session:
         traced: tuple[ProgramPhase, ...],
         boards: Sequence[Readings],
         measured: Mapping[str, Measurement],
+        traces: Path | None,
     ) -> Sequence[tuple[PhaseProfile, ...]]:
         """Return the profiles of all phases, board by board."""
         if not self._device.is_hardware:
@@ -186,10 +198,10 @@ class Session:
 
             hosted = self._bench.hosted(configuration)
             if isinstance(hosted, Ranks):
-                found = hosted.on_each(partial(profiled, measured=measured))
+                found = hosted.on_each(partial(profiled, measured=measured, traces=traces))
             else:
                 with computing_on(self._device.identity().uuid):
-                    found = [profiled(hosted, measured)]
+                    found = [profiled(hosted, measured, traces)]
         return found if len(found) == 1 else with_waiting(found, measured)
 
     def _estimates(
@@ -224,7 +236,7 @@ class Session:
         if method == "classes":
             return Replays()
         return self._replayer.replays(
-            configuration, phase, board.measured, profiles, self._clock_factor
+            configuration, phase, board.measured, profiles, self._law.factor
         )
 
     def _pricing(
@@ -235,7 +247,7 @@ class Session:
         replays: Replays,
     ) -> Pricing:
         if method != "classes":
-            return Replayed(replays, self._clock_factor)
+            return Replayed(replays, self._law)
         if self._spec is None or not estimates:
             raise MeasurementError(
                 "Pricing by classes needs the estimator, which does not know the program or the "

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import distributed
 from torch.profiler import ProfilerActivity, profile
 from typing_extensions import override
 
@@ -40,10 +41,15 @@ _MOST_NAMED = 3
 
 
 class TorchSource(ProfileSource):
-    """Profiles a workload that is prepared on this process's GPU."""
+    """Profiles a workload that is prepared on this process's GPU.
 
-    def __init__(self, workload: Workload[Any]) -> None:
+    The trace of each phase with its calls marked is kept in ``traces``, if that is a folder, as
+    ``joulelab kernels`` reads it.
+    """
+
+    def __init__(self, workload: Workload[Any], traces: Path | None = None) -> None:
         self._workload = workload
+        self._traces = traces
 
     @override
     def profile(self, measured: Mapping[str, Measurement]) -> tuple[PhaseProfile, ...]:
@@ -56,7 +62,7 @@ class TorchSource(ProfileSource):
     def _profile(self, phase: str, measured: Measurement) -> PhaseProfile:
         steps = steps_of(self._workload, phase)
         executed_s = steps.work * Metered.of(measured, static_w=0.0).time_s
-        marked = marked_launches(steps)
+        marked = marked_launches(steps, self._trace(phase))
         timed, notes = timed_launches(steps, marked, executed_s)
         calls = tuple(
             _call(marked, number, timed[:, marked.owner == number].sum(axis=1))
@@ -72,12 +78,20 @@ class TorchSource(ProfileSource):
             notes=tuple(f"{phase}: {note}" for note in notes),
         )
 
+    def _trace(self, phase: str) -> Path | None:
+        """Return where the trace of a phase is kept: of a rank, by its number."""
+        if self._traces is None:
+            return None
+        self._traces.mkdir(parents=True, exist_ok=True)
+        rank = f"-rank-{distributed.get_rank()}" if distributed.is_initialized() else ""
+        return self._traces / f"{phase}{rank}.json.gz"
+
 
 def profiled(
-    workload: Workload[Any], measured: Mapping[str, Measurement]
+    workload: Workload[Any], measured: Mapping[str, Measurement], traces: Path | None = None
 ) -> tuple[PhaseProfile, ...]:
     """Return the profiles of a workload that is prepared on this process's GPU."""
-    return TorchSource(workload).profile(measured)
+    return TorchSource(workload, traces).profile(measured)
 
 
 def _call(marked: "MarkedLaunches", number: int, each_s: NDArray[np.float64]) -> KernelCall:
@@ -102,15 +116,15 @@ class MarkedLaunches:
     lost: int
 
 
-def marked_launches(steps: Steps) -> MarkedLaunches:
-    """Profile one execution with every call marked."""
+def marked_launches(steps: Steps, trace: Path | None = None) -> MarkedLaunches:
+    """Profile one execution with every call marked, and keep its trace where ``trace`` says."""
     calls: Mapping[int, RecordedCall] = {}
 
     def run() -> None:
         nonlocal calls
         calls = record(steps, with_data=False)
 
-    launches = _profiled(run, [ProfilerActivity.CPU, ProfilerActivity.CUDA])
+    launches = _profiled(run, [ProfilerActivity.CPU, ProfilerActivity.CUDA], trace)
     owner = owners(launches, calls)
     known = owner >= 0
     inside = slice(int(np.argmax(known)), len(known) - int(np.argmax(known[::-1])))
@@ -211,9 +225,11 @@ def paced_by_name(marked: MarkedLaunches, launches: Launches) -> NDArray[np.floa
     return paced_s
 
 
-def _profiled(run: Callable[[], object], activities: list[ProfilerActivity]) -> Launches:
+def _profiled(
+    run: Callable[[], object], activities: list[ProfilerActivity], trace: Path | None = None
+) -> Launches:
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
+        path = trace or Path(folder) / "trace.json"
         with profile(activities=activities) as profiler:
             run()
         profiler.export_chrome_trace(str(path))

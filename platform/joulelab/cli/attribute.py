@@ -55,6 +55,8 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
     # What is to be low there: edp, ed2p, energy, time, or that of a plug-in.
     objective: str = "edp"
     out: Path | None = None  # Write a page (.html) or all parts as numbers (.csv) to this file.
+    # Keep the profiler's trace of each phase in this folder, for `joulelab kernels`.
+    traces: Path | None = None
     layers: bool = False  # Print the layers too.
     kernels: bool = False  # Print the kernels too that take most.
     # How to talk to the GPU: nvml, dcgm, smi or simulated; auto takes the best that finds one.
@@ -71,6 +73,8 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
         without_quality(self.objective)
         if self.observe_only and self.clocks_mhz:
             raise ConfigError("--clocks-mhz locks clocks; drop --observe-only.")
+        if self.traces is not None and self.clocks_mhz:
+            raise ConfigError("--traces are those of one clock; leave --clocks-mhz out.")
         with ExitStack() as stack:
             session = self._session(stack)
             found = session.attribute(self._asked(self.point), self.method, self.contexts)
@@ -98,6 +102,7 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             control=JointControl(controls),
             procedure=self.procedure,
             report=stack.enter_context(progress()),
+            traces=self.traces,
         )
 
     def _addresses(self) -> tuple[DeviceAddress, ...]:

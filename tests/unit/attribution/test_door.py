@@ -146,6 +146,15 @@ def test_a_training_step_has_its_stages_apart(tmp_path, capsys):
     assert " backward " not in told[: told.index("train takes ")]
 
 
+def test_traces_of_a_simulated_gpu_are_refused_before_anything_runs(tmp_path, capsys):
+    words = [*WORDS, "--store", str(tmp_path), "--traces", str(tmp_path / "traces"), *BLOOM]
+
+    assert main(words) == 2
+    answered = capsys.readouterr()
+    assert "Only a real GPU has traces to keep" in answered.err
+    assert not (tmp_path / "traces").exists()
+
+
 def test_a_file_that_cannot_be_written_is_refused_first(tmp_path, capsys):
     assert main([*WORDS, "--out", str(tmp_path / "found.txt"), *BLOOM]) == 2
     assert "must end in .html or .csv" in capsys.readouterr().err

@@ -1,7 +1,11 @@
 """Times of kernels from two passes over a program."""
 
+import gzip
+import json
+
 import numpy as np
 import pytest
+import torch
 from kineto_traces import host, kernel, write_trace
 
 from joulelab.attribution import torch_source
@@ -100,3 +104,23 @@ def test_executions_that_differ_say_in_which_kernels(monkeypatch):
 
     (note,) = notes
     assert "The marked one had +1 x copy; -1 x add." in note
+
+
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+@pytest.mark.parametrize(("rank", "name"), [(None, "decode.json.gz"), (1, "decode-rank-1.json.gz")])
+def test_a_trace_that_is_asked_for_is_kept(monkeypatch, tmp_path, rank, name):
+    """Without a GPU there is a trace, of the host alone."""
+    monkeypatch.setattr(torch_source, "read_trace", lambda _: launches(("gemm", 1e-6)))
+    folder = tmp_path / "made" / "traces"
+
+    with monkeypatch.context() as patched:  # the profiler asks for the rank as well
+        patched.setattr(torch_source.distributed, "is_initialized", lambda: rank is not None)
+        patched.setattr(torch_source.distributed, "get_rank", lambda: rank)
+        kept = torch_source.TorchSource(object(), folder)._trace("decode")
+    ones = torch.ones(8)
+    torch_source.marked_launches(Steps(once=lambda: ones + ones, whole=int), kept)
+
+    assert [each.name for each in folder.iterdir()] == [name]
+    with gzip.open(folder / name) as file:
+        events = json.load(file)["traceEvents"]
+    assert "aten::add" in {event.get("name") for event in events}
