@@ -35,7 +35,7 @@ from joulelab.power_models.members.tabular import MeanModel, RandomForestModel
 from joulelab.power_models.members.weighing import (
     LEAST_ERROR,
     LeftOut,
-    fixed_is_better,
+    fixed_is_as_good,
     left_out_by,
     tails,
     weighed,
@@ -60,7 +60,7 @@ _HEARD = _ALL & ((np.arange(len(LEFT_OUT_AT)) > 1)[:, None] | [True, True, False
 """Which members count there: trees know a board by its limit and bandwidth, and of others take the
 branch of one that they saw. Without them the five powers are 11.3 % off, not 13.1 %."""
 _HELD, _RIDGE = ", where its power limit is likely to have held it", ", above which voltage rises"
-_WORSE = "for applications of that table that were left out in turn, models have chosen worse"
+_NO_BETTER = "for its applications, each left out in turn, models have chosen no better"
 _UNTRAINED = (
     "nothing was trained on {board}, and of applications that were measured at fewer than two "
     "clocks there models have on average chosen worse"
@@ -82,9 +82,9 @@ class StackedModel(PowerModel):
         # By CHOSEN_BY, of clocks of profiles, and of where the voltage rises if that is known
         # of a GPU; empty where no model of time was fitted beside.
         "fixed_ratios",
-        # After each set of anchors, by CHOSEN_BY, whether the first of these chose better for
+        # After each set of anchors, by CHOSEN_BY, whether the first of these chose as well for
         # applications that were left out.
-        "fixed_is_better",
+        "fixed_is_as_good",
     )
     learned_values: ClassVar[tuple[str, ...]] = ("scatter",)  # of single values, by application
 
@@ -97,7 +97,7 @@ class StackedModel(PowerModel):
         self.weigh(self.left_out, self.left_out_elsewhere)
         self.members = [each.taught(queries, values, groups) for each in made]
         self.table, self._fixed_ratios = (queries, values), np.zeros(0)
-        self._fixed_is_better = np.zeros((len(LEFT_OUT_AT), len(CHOSEN_BY)), dtype=bool)
+        self._fixed_is_as_good = np.zeros((len(LEFT_OUT_AT), len(CHOSEN_BY)), dtype=bool)
         self._scatter = scatter_of_applications(queries, values)
         return self
 
@@ -126,11 +126,11 @@ class StackedModel(PowerModel):
         queries, power_w = self.table
         errors = [each.of_rows(self._weights) for each in (self.left_out, time.left_out)]
         measured = Sweep(sm_clock_mhz=queries.clock_ratio, power_w=power_w, time_s=time.table[1])
-        self._fixed_is_better = fixed_is_better(queries, measured, *errors)
+        self._fixed_is_as_good = fixed_is_as_good(queries, measured, *errors)
 
     @override
     def fixed_clock(self, profile: Profile, objective: str) -> FixedClock | None:
-        """Return the table's until two points are known, where models have chosen worse.
+        """Return the table's until two points are known, where models have chosen no better.
 
         So they may have for its own applications, and have on boards of other kinds. There it is a
         share of the clock above which the voltage rises, if that was measured: from there on each
@@ -140,9 +140,9 @@ class StackedModel(PowerModel):
         is_known = not self._is_other_kind(profile)
         if anchors > 1 or not len(self._fixed_ratios):
             return None
-        if is_known and not self._fixed_is_better[anchors, number]:
+        if is_known and not self._fixed_is_as_good[anchors, number]:
             return None
-        why = _WORSE if is_known else _UNTRAINED.format(board=profile.board)
+        why = _NO_BETTER if is_known else _UNTRAINED.format(board=profile.board)
         of_mhz = ridge_mhz(profile.spec)
         if not is_known and len(self._fixed_ratios) > 1 and np.isfinite(of_mhz):
             ratio = self._fixed_ratios[1, number]

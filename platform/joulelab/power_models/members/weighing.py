@@ -42,9 +42,13 @@ class LeftOut:
         )
 
     def of_rows(self, weights: Array) -> Array:
-        """Return the weighed errors of each row of the table, 0 at anchors; shape (sets, rows)."""
+        """Return the weighed errors of each row of the table, 0 at anchors.
+
+        Shape (sets, rows, how often each was left out).
+        """
         errors = np.nan_to_num(np.einsum("sm,msn->sn", weights, self.errors))
-        return np.array([np.bincount(self.row, own) for own in errors]) / np.bincount(self.row)
+        in_order = errors[:, np.argsort(self.row, kind="stable")]
+        return np.asarray(in_order.reshape(len(weights), len(np.unique(self.row)), -1))
 
 
 def left_out_by(
@@ -88,15 +92,16 @@ def tails(weights: Array, left_out: LeftOut | None) -> Array:
     return np.array([np.quantile(each, _TAIL) if len(each) else 0.0 for each in known])
 
 
-def fixed_is_better(queries: Queries, measured: Sweep, power: Array, time: Array) -> Flags:
-    """Say where one clock ratio for all would have cost less than the clocks that models choose.
+def fixed_is_as_good(queries: Queries, measured: Sweep, power: Array, time: Array) -> Flags:
+    """Say where one clock ratio for all would have cost no more than the clocks that models choose.
 
     Each application is left out: models have not seen it, and the ratio is the best of the others.
+    Where both cost the same, models have nothing to tell applications apart by, and add their luck.
 
     Args:
         queries: All rows of a table.
         measured: Their ratios of clocks, power, and time over that of the profile.
-        power: Logs of measured over predicted power, after each set of anchors; shape (sets, n).
+        power: Logs of measured over predicted power, as :meth:`LeftOut.of_rows` returns them.
         time: The same of time.
 
     Returns:
@@ -111,18 +116,32 @@ def fixed_is_better(queries: Queries, measured: Sweep, power: Array, time: Array
     for column, objective in enumerate(CHOSEN_BY):
         fixed = _regret_of_fixed(sweeps, groups, objective)
         for number, anchors in enumerate(LEFT_OUT_AT):
-            predicted = Sweep(
-                sm_clock_mhz=measured.sm_clock_mhz,
-                power_w=measured.power_w * np.exp(-power[number]),
-                time_s=measured.time_s * np.exp(-time[number]),
-            )
             tried = is_tried(np.log(measured.sm_clock_mhz), np.log(anchors).tolist())
             asked = [own[tried[own]] if tried[own].any() else own for own in rows]
-            chosen = [own[predicted.rows(own).best(objective)] for own in asked]
-            ratios = measured.sm_clock_mhz[chosen]
-            costs = [regret(s, r, objective) for s, r in zip(sweeps, ratios, strict=True)]
-            found[number, column] = fixed < np.mean(costs) - LEAST_ERROR
+            chosen = [
+                _regrets_of(_predicted(measured, *off), sweeps, asked, objective)
+                for off in zip(power[number].T, time[number].T, strict=True)
+            ]
+            found[number, column] = fixed <= np.mean(chosen) + LEAST_ERROR
     return found
+
+
+def _predicted(measured: Sweep, power: Array, time: Array) -> Sweep:
+    """Return what was predicted, by the logs of what was measured over it."""
+    return Sweep(
+        sm_clock_mhz=measured.sm_clock_mhz,
+        power_w=measured.power_w * np.exp(-power),
+        time_s=measured.time_s * np.exp(-time),
+    )
+
+
+def _regrets_of(
+    predicted: Sweep, sweeps: Sequence[Sweep], asked: Sequence[Index], objective: str
+) -> list[float]:
+    """Return the regret of the least predicted cost of some rows, for each sweep."""
+    chosen = [own[predicted.rows(own).best(objective)] for own in asked]
+    ratios = predicted.sm_clock_mhz[chosen]
+    return [regret(s, float(r), objective) for s, r in zip(sweeps, ratios, strict=True)]
 
 
 def _regret_of_fixed(sweeps: Sequence[Sweep], groups: Names, objective: str) -> float:
