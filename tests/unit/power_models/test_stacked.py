@@ -142,7 +142,7 @@ def swept(ratios, power_w, time_s):
             "application": f"app{number}", "gpu": "a100_sxm", "sm_clock_mhz": 1410.0 * ratio,
             "power_w": power_w(ratio), "time_s": time_s(ratio, number),
         }
-        for number in range(4) for ratio in ratios
+        for number in range(8) for ratio in ratios
     ]  # fmt: skip
     runs = runs_of_rows(rows)
     measured = Sweep(
@@ -166,15 +166,18 @@ def test_errors_of_two_deals_are_kept_apart_by_row():
     assert found[1, :, 1] == pytest.approx(found[1, :, 0])
 
 
-@pytest.mark.parametrize(("sees_steps", "is_as_good"), [(False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("step", "sees_steps", "is_as_good"),
+    [(1.0, False, True), (1.0, True, False), (0.0, True, True)],
+)
 def test_a_fixed_clock_is_as_good_where_models_do_not_tell_applications_apart(
-    sees_steps, is_as_good
+    step, sees_steps, is_as_good
 ):
     """33 programs without activities: models chose 0.8 % worse than one clock for all."""
     queries, measured = swept(
         (0.6, 0.7, 0.8, 0.9, 1.0),
         lambda ratio: 300.0 * ratio**2,
-        lambda ratio, number: 1.0 + (number > 0) * (ratio < 0.75),
+        lambda ratio, number: 1.0 + step * (number > 0) * (ratio < 0.75),
     )
     unseen = np.log(measured.time_s) * (not sees_steps)
     time = np.tile(unseen[:, None], (3, 1, 2))
@@ -183,6 +186,26 @@ def test_a_fixed_clock_is_as_good_where_models_do_not_tell_applications_apart(
 
     assert found.shape == (3, 3)
     assert (found[:2, 1] == is_as_good).all()
+
+
+@pytest.mark.parametrize(("reads", "is_fixed"), [({}, True), ({"sm_active": 0.5}, False)])
+def test_the_fixed_clock_is_chosen_on_a_known_gpu_unless_more_is_read_than_the_table_has(
+    reads, is_fixed, tmp_path
+):
+    """Stages without activities were all alike; of HPC programs activities tell more."""
+    rows = [
+        {name: row[name] for name in row if not name.endswith("_active")} for row in rows_by_law(6)
+    ]
+    model = OperatingModel(power=StackedModel(), time=StackedModel("time_s"))
+    model.fit(runs_of_rows(rows))
+    model.power._fixed_is_as_good[:] = True
+    model.save(tmp_path)
+    queries = queries_of(runs_of_rows(rows[:6]))
+    asked = replace(queries, profiles=(replace(queries.profiles[0], activity=reads),))
+
+    choice = load_operating_model(tmp_path).choose(asked, "edp")
+
+    assert ("each left out in turn" in choice.reason) is is_fixed
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,7 @@ from joulelab.power_models.decision import (
     best_fixed_ratios,
     ridge_mhz,
 )
+from joulelab.power_models.features import DOMAIN_FEATURES
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.readings import scatter_of_applications
 from joulelab.power_models.members.tabular import MeanModel, RandomForestModel
@@ -132,7 +133,8 @@ class StackedModel(PowerModel):
     def fixed_clock(self, profile: Profile, objective: str) -> FixedClock | None:
         """Return the table's until two points are known, where models have chosen no better.
 
-        So they may have for its own applications, and have on boards of other kinds. There it is a
+        So they may have for its own applications, which says nothing of one whose activities were
+        read where theirs were not, and have on boards of other kinds. There it is a
         share of the clock above which the voltage rises, if that was measured: from there on each
         clock costs more, wherever the default is.
         """
@@ -140,7 +142,8 @@ class StackedModel(PowerModel):
         is_known = not self._is_other_kind(profile)
         if anchors > 1 or not len(self._fixed_ratios):
             return None
-        if is_known and not self._fixed_is_as_good[anchors, number]:
+        tells_more = not set(profile.activity) & set(DOMAIN_FEATURES) <= set(self.domain.ranges)
+        if is_known and (tells_more or not self._fixed_is_as_good[anchors, number]):
             return None
         why = _NO_BETTER if is_known else _UNTRAINED.format(board=profile.board)
         of_mhz = ridge_mhz(profile.spec)

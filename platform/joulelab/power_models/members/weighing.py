@@ -19,6 +19,7 @@ _DOUBT = 2.0
 _TAIL = 0.9
 _ROUNDS = 10
 LEAST_ERROR = 1e-3
+_SURE = 1.0  # standard errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,7 +97,8 @@ def fixed_is_as_good(queries: Queries, measured: Sweep, power: Array, time: Arra
     """Say where one clock ratio for all would have cost no more than the clocks that models choose.
 
     Each application is left out: models have not seen it, and the ratio is the best of the others.
-    Where both cost the same, models have nothing to tell applications apart by, and add their luck.
+    It has to be as good for each, where models have nothing to tell them apart by and add but their
+    luck, or better by more than noise.
 
     Args:
         queries: All rows of a table.
@@ -114,7 +116,7 @@ def fixed_is_as_good(queries: Queries, measured: Sweep, power: Array, time: Arra
     if len(np.unique(groups)) < 2:
         return found
     for column, objective in enumerate(CHOSEN_BY):
-        fixed = _regret_of_fixed(sweeps, groups, objective)
+        fixed = _regrets_of_fixed(sweeps, groups, objective)
         for number, anchors in enumerate(LEFT_OUT_AT):
             tried = is_tried(np.log(measured.sm_clock_mhz), np.log(anchors).tolist())
             asked = [own[tried[own]] if tried[own].any() else own for own in rows]
@@ -122,7 +124,9 @@ def fixed_is_as_good(queries: Queries, measured: Sweep, power: Array, time: Arra
                 _regrets_of(_predicted(measured, *off), sweeps, asked, objective)
                 for off in zip(power[number].T, time[number].T, strict=True)
             ]
-            found[number, column] = fixed <= np.mean(chosen) + LEAST_ERROR
+            more = np.mean(chosen, axis=0) - fixed
+            noise = more.std(ddof=1) / np.sqrt(len(more))
+            found[number, column] = more.mean() + LEAST_ERROR >= _SURE * noise
     return found
 
 
@@ -144,14 +148,14 @@ def _regrets_of(
     return [regret(s, float(r), objective) for s, r in zip(sweeps, ratios, strict=True)]
 
 
-def _regret_of_fixed(sweeps: Sequence[Sweep], groups: Names, objective: str) -> float:
-    """Return the mean regret of the ratio that is best for all others, over sweeps."""
+def _regrets_of_fixed(sweeps: Sequence[Sweep], groups: Names, objective: str) -> Array:
+    """Return the regret of the ratio that is best for all others, for each sweep."""
     _, regrets = fixed_regrets(sweeps, objective)
-    found = []
+    found = np.zeros(len(groups))
     for group in np.unique(groups):
-        others = regrets[groups != group].mean(axis=0)
-        found += regrets[groups == group, int(np.argmin(others))].tolist()
-    return float(np.mean(found))
+        own = groups == group
+        found[own] = regrets[own, int(np.argmin(regrets[~own].mean(axis=0)))]
+    return found
 
 
 def _least(errors: Array, groups: Names, expected: Array) -> Array:
