@@ -213,8 +213,7 @@ def test_a_gpu_departs_from_the_catalogue_as_those_with_the_same_sms_do(tmp_path
     kin, other = model.moved["a100_sxm"], model.moved["v100_pcie"]
 
     like, unlike = (
-        expected_departure(GPUS[board], model.moved, model._boards)
-        for board in ("a100_pcie", "a40")
+        expected_departure(GPUS[board], model.moved, model.boards) for board in ("a100_pcie", "a40")
     )
 
     assert like == pytest.approx((3 * kin + other) / 4)

@@ -65,14 +65,14 @@ class PhysicsModel(PowerModel):
         self.known: Mapping[Pair, Array] = {}
         self.caps_w: Mapping[str, float] = {}
         self.moved: Mapping[str, Array] = {}
-        self._boards: Mapping[str, str] = {}
+        self.boards: Mapping[str, str] = {}
         self._weights: Mapping[str, Array] = {}
 
     @override
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
         profiles = [queries.profiles[number] for number in np.unique(queries.profile)]
-        self.known, self._boards = {}, {profile.gpu: profile.board for profile in profiles}
-        self._time_gpus: tuple[str, ...] = tuple(sorted(self._boards))
+        self.known, self.boards = {}, {profile.gpu: profile.board for profile in profiles}
+        self._time_gpus: tuple[str, ...] = tuple(sorted(self.boards))
         self.caps_w = self._caps_seen(queries, values)
         scatter, kept = own_scatter(queries, values), thinned(queries)
         self._scatters = scatter[scatter > 0.0]
@@ -139,7 +139,7 @@ class PhysicsModel(PowerModel):
             "known": [list(pair) for pair in pairs],
             "time_gpus": list(self._time_gpus),
             "caps_w": dict(self.caps_w),
-            "boards": dict(self._boards),
+            "boards": dict(self.boards),
         }
         arrays = {
             "known": np.array([self.known[pair] for pair in pairs]).reshape(len(pairs), 2),
@@ -159,7 +159,7 @@ class PhysicsModel(PowerModel):
         self.known = dict(zip(pairs, arrays["known"], strict=True))
         self._scatters, self._doubt = arrays["scatters"], arrays["doubt"]
         self._time_gpus = tuple(state.values.get("time_gpus", ()))
-        self.caps_w, self._boards = state.values["caps_w"], state.values["boards"]
+        self.caps_w, self.boards = state.values["caps_w"], state.values["boards"]
         if self.target == "time_s":
             self._time_weights = arrays["time_weights"]
             return
@@ -250,7 +250,7 @@ class PhysicsModel(PowerModel):
                 self._time_gpus = (*self._time_gpus, gpu)
                 self._time_weights = self._fitted_time(here, there, scatter, known, len(known) - 2)
                 continue
-            first = expected_departure(here.profiles[used[0]].spec, self.moved, self._boards)
+            first = expected_departure(here.profiles[used[0]].spec, self.moved, self.boards)
             moved, _ = self._learned_shape(here, there, scatter, first)
             self.moved = {**self.moved, gpu: moved}
             level = np.median(self._departures(here, there)[:, 0])
@@ -295,5 +295,5 @@ class PhysicsModel(PowerModel):
 
     def _shape(self, gpu: str, board: str) -> PowerShape:
         spec, own = GPUS[board], self.moved.get(gpu)
-        own = expected_departure(spec, self.moved, self._boards) if own is None else own
+        own = expected_departure(spec, self.moved, self.boards) if own is None else own
         return PowerShape.of(shape_by_catalogue(spec) + own)
