@@ -3,14 +3,14 @@
 Usage: python benchmarks/recommended_model.py [--data FOLDER] [--only WORD ...]
 
 A row is a table of ../shared/data that was held out: every application of a table in turn, or a
-whole source or board of others; or that of a Turing board in public/, which is in no fit. Each
-held-out application is measured once, at the default clock, or there and at 0.6 of it; what was
-measured is not scored. Regret is the EDP at the chosen clock
-over that at the best measured point, which is best by luck as well, for all alike; smoothed, over
-that of the best of the sweep without its scatter. In the last column are the paired differences of
-regrets over applications, the recommended model less the other, with 95 % intervals (bootstrap).
-The recommended model chooses as it does for its users, by a fixed clock ratio where models have
-been no better.
+whole source or board of others; or one of public/ that is in no fit: of a Turing board, of a V100
+PCIe and of four HPC codes on an A100. Each held-out application is measured once, at the default
+clock, or there and at 0.6 of it; what was measured is not scored. Regret is the EDP at the chosen
+clock over that at the best measured point, which is best by luck as well, for all alike; smoothed,
+over that of the best of the sweep without its scatter. In the last column are the paired
+differences of regrets over applications, the recommended model less the other, with 95 % intervals
+(bootstrap). The recommended model chooses as it does for its users, by a fixed clock ratio where
+models have been no better.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from joulelab.power_models.runs import Array, Flags, Runs
 from joulelab.power_models.validation import WARM
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
-_TURING = Path(__file__).parent / "public" / "quadro_rtx_8000.csv"
+_PUBLIC = Path(__file__).parent / "public"
 _CONSOLE = Console(width=140)
 _ANCHORS = (WARM, (1.0, SECOND_POINT))
 _QUADRATIC = (1.0, 0.8, 0.6)
@@ -92,16 +92,19 @@ def main(folder: Path, only: Sequence[str]) -> None:
 def _cases(hpc: Runs, llm: Runs, inference: Runs) -> Iterator[HeldOut]:
     on_a100 = llm.gpu == "A100-SXM4-80GB"
     stages, a40 = llm.select(on_a100), llm.select(~on_a100)
-    turing = read_csv(_TURING)
+    turing, v100 = read_csv(_PUBLIC / "quadro_rtx_8000.csv"), read_csv(_PUBLIC / "v100_pcie.csv")
     each_of = {
         "HPC, each application": hpc,
         "LLM stages A100, each": stages,
         "Turing, each": turing,
+        "V100 PCIe, each": v100,
     }
     for name, runs in each_of.items():
         for _, application in runs.pairs:
             mine = runs.application == application
             yield HeldOut(name=name, trained=runs.select(~mine), tested=runs.select(mine))
+    codes = read_csv(_PUBLIC / "a100_hpc_codes.csv")
+    yield HeldOut(name="HPC codes, from HPC", trained=hpc, tested=codes)
     yield HeldOut(name="HPC, from LLM stages", trained=llm, tested=hpc)
     yield HeldOut(name="LLM stages A100, from HPC", trained=hpc, tested=stages)
     yield HeldOut(name="A40, from both A100", trained=joined(hpc, stages), tested=a40)

@@ -5,10 +5,10 @@ Usage: python benchmarks/unseen_boards.py [--data FOLDER]
 Each kind is left out of all tables of ../shared/data and its applications are measured once, or
 twice. Regrets of EDP (against sweeps without their scatter) are those of the clock of least
 predicted cost: as predicted, with power as measured, and with time as measured. Errors of the power
-of `physics` are from one point: with departures of other boards from the catalogue pooled into some
-share of their mean (1 is what the model does), and with parts of the board's law learned from all
-sweeps of that board. An A40 starts from the clock that was asked for, and then from that at which
-its limit held it (1480 MHz: from there on neither power nor time change).
+of `physics` are from one point: with some share of what other boards depart by from the catalogue
+(1 is what the model does), and with parts of the board's law learned from all sweeps of that board.
+An A40 starts from the clock that was asked for, and then from that at which its limit held it (1480
+MHz: from there on neither power nor time change).
 """
 
 import argparse
@@ -24,6 +24,7 @@ from smoothing import smoothed_regret
 from joulelab.power_models.calibration import SECOND_POINT
 from joulelab.power_models.decision import Sweep, measured_sweep
 from joulelab.power_models.members.physics import PhysicsModel
+from joulelab.power_models.members.physics_laws import expected_departure
 from joulelab.power_models.members.stacked import StackedModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import queries_of
@@ -107,17 +108,18 @@ def _print_parts(
         asked = physics.holding(dict.fromkeys(held, np.inf))
         print(f"  as asked for: power {_error(asked, there):.1%}")
     aware = physics.holding(held)
-    pooled = physics.moved[""]
+    expected = expected_departure(there.spec(labels[0]), physics.moved, physics.boards)
     for share in _SHARES:
-        aware.moved = {**physics.moved, "": share * pooled}
-        print(f"  {share:g} of the mean of other boards: power {_error(aware, there):.1%}")
+        aware.moved = {gpu: share * moved for gpu, moved in physics.moved.items()}
+        print(f"  {share:g} of what others depart by: power {_error(aware, there):.1%}")
+    aware.moved = physics.moved
     for label in labels:
         own = there.select(there.gpu == label)
         placed = copy.copy(physics)
         placed.place(queries_of(own).held_at(held), own.power_w, labels)
         learned = placed.moved[label]
         for name, places in _PARTS.items():
-            moved = pooled.copy()
+            moved = expected.copy()
             moved[list(places)] = learned[list(places)]
             one = copy.copy(aware)
             one.moved = {**physics.moved, label: moved}

@@ -156,6 +156,13 @@ class GpuSpec:
         """The highest SM clock."""
         return self.sm_clocks_mhz[0]
 
+    def has_sms_of(self, other: "GpuSpec") -> bool:
+        """Whether both are built of the same SMs: those of an A100 are not those of an A40."""
+        return (self.architecture, dict(self.flop_per_clock_per_sm)) == (
+            other.architecture,
+            dict(other.flop_per_clock_per_sm),
+        )
+
     def peak_flop_per_s(self, pipe: Pipe, clock_mhz: float | None = None) -> float:
         """Return the dense peak at a clock, by default its own; UnknownNameError without a pipe."""
         if pipe not in self.flop_per_clock_per_sm:

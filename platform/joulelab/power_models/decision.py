@@ -13,9 +13,9 @@ import numpy as np
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.hardware.spec import GpuSpec
 from joulelab.objectives import without_quality
-from joulelab.power_models.calibration import Interval
+from joulelab.power_models.calibration import SECOND_POINT, Interval
 from joulelab.power_models.queries import Queries
-from joulelab.power_models.runs import Array, Names, Runs
+from joulelab.power_models.runs import Array, Flags, Index, Names, Runs
 
 CHOSEN_BY = ("energy", "edp", "ed2p")
 """Objectives by which models are judged."""
@@ -41,6 +41,11 @@ class Sweep:
             np.isfinite(self.power_w) & np.isfinite(self.time_s) & np.isfinite(self.sm_clock_mhz)
         )
         return np.asarray(known & (self.power_w > 0) & (self.time_s > 0))
+
+    def rows(self, chosen: Index) -> "Sweep":
+        """Return some of the rows."""
+        columns = (self.sm_clock_mhz[chosen], self.power_w[chosen], self.time_s[chosen])
+        return Sweep(sm_clock_mhz=columns[0], power_w=columns[1], time_s=columns[2])
 
     def cost(self, objective: str) -> Array:
         """Return the cost of each row; infinite where a row is not usable.
@@ -82,17 +87,26 @@ def regret(measured: Sweep, chosen_mhz: float, objective: str) -> float:
     return float(_regrets(measured, np.array([chosen_mhz]), objective)[0])
 
 
-def best_fixed_clock_mhz(sweeps: list[Sweep], objective: str) -> float:
+def best_fixed_clock_mhz(sweeps: Sequence[Sweep], objective: str) -> float:
     """Return the one clock with the least mean regret over ``sweeps``.
+
+    Raises:
+        ConfigError: If there is no sweep.
+    """
+    clocks_mhz, regrets = fixed_regrets(sweeps, objective)
+    return float(clocks_mhz[int(np.argmin(regrets.mean(axis=0)))])
+
+
+def fixed_regrets(sweeps: Sequence[Sweep], objective: str) -> tuple[Array, Array]:
+    """Return all clocks of ``sweeps``, and the regret of each for each, shape (sweeps, clocks).
 
     Raises:
         ConfigError: If there is no sweep.
     """
     if not sweeps:
         raise ConfigError("At least one sweep is required to choose a fixed clock, got none.")
-    clocks = np.unique(np.concatenate([sweep.sm_clock_mhz for sweep in sweeps]))
-    mean = np.mean([_regrets(sweep, clocks, objective) for sweep in sweeps], axis=0)
-    return float(clocks[int(np.argmin(mean))])
+    clocks_mhz = np.unique(np.concatenate([sweep.sm_clock_mhz for sweep in sweeps]))
+    return clocks_mhz, np.array([_regrets(sweep, clocks_mhz, objective) for sweep in sweeps])
 
 
 def _regrets(measured: Sweep, chosen_mhz: Array, objective: str) -> Array:
@@ -131,6 +145,21 @@ def ridge_mhz(spec: GpuSpec) -> float:
     return spec.voltage.ridge_mhz if is_known else np.nan
 
 
+NEXT_TO = 0.01
+"""How far (relative) from a measured clock another is next to it, half a step of any GPU's."""
+
+
+def is_tried(log_ratio: Array, anchors: Sequence[float]) -> Flags:
+    """Return which clocks models can tell of: from 0.6 of the profile's, or the lowest measured.
+
+    Args:
+        log_ratio: Logs of their ratios to the clock of the profile.
+        anchors: Those of what was measured.
+    """
+    lowest = min((float(np.log(SECOND_POINT)), *anchors))
+    return np.asarray(log_ratio >= lowest - NEXT_TO)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedClock:
     """A share of a clock that is to be trusted more than any predicted best."""
@@ -138,6 +167,7 @@ class FixedClock:
     ratio: float
     of_mhz: float
     of: str  # which clock that is, for messages
+    why: str  # it is trusted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

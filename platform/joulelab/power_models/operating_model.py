@@ -1,6 +1,6 @@
 """Energy, EDP and ED2P from one model of power and one of time, with their intervals."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -12,7 +12,7 @@ from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import Interval
-from joulelab.power_models.decision import Sweep
+from joulelab.power_models.decision import NEXT_TO, Sweep, is_tried
 from joulelab.power_models.queries import Queries, queries_of, sweep
 from joulelab.power_models.runs import (
     Array,
@@ -29,9 +29,7 @@ Quantity = Literal["power_w", "time_s", "energy_j", "edp_js", "ed2p_js2"]
 """What can be predicted for a clock."""
 _FIXED = (
     "the best fixed clock ratio of the training table, {ratio:.2f} of {of_mhz:.0f} MHz{of}, and "
-    "not the least predicted cost: nothing was trained on {board}, and of applications that were "
-    "measured at fewer than two clocks there models have on average chosen worse; measure at 0.6 "
-    "of the default clock as well"
+    "not the least predicted cost: {why}; measure at 0.6 of the default clock as well"
 )
 _MEASURED = (
     "a clock that was measured, of which the predicted cost is less than {worth:.0%} above the "
@@ -42,8 +40,11 @@ _WORTH_LEAVING = 0.03
 0.01, 0.02, 0.03, 0.05 and 0.08 that with the least mean regret of EDP (3.3 %, against sweeps
 without their scatter) after two points of five kinds that were left out: A100 SXM and PCIe, H100
 NVL, V100 PCIe and SXM2. A gain of 0.6 % beside the second point of an A40 was a step of 20 %."""
-_NEXT_TO = 0.01
-"""How far (relative) from a measured clock another is next to it, half a step of any GPU's."""
+_NO_LOWER = (
+    "the least predicted cost from {lowest_mhz:.0f} MHz up: no lower clock was measured or tried, "
+    "and where {mhz:.0f} MHz is predicted to cost less, time may rise as nothing measured "
+    "foretells; measure there as well"
+)
 _PRODUCTS = {"energy_j": ENERGY, "edp_js": EDP, "ed2p_js2": ED2P}
 
 
@@ -137,9 +138,10 @@ class OperatingModel:
     def choose(self, queries: Queries, objective: str, *, predicted: Sweep | None = None) -> Choice:
         """Return which query of one profile to take by ``objective``, one of ``CHOSEN_BY``.
 
-        That with the least predicted cost; or a measured one of nearly that cost, or the one
-        nearest to the best fixed clock ratio of the training table, where models have been no
-        better than that. ``predicted`` is what the models predict for ``queries``, if it is known.
+        That with the least predicted cost, from 0.6 of the profile's clock or the lowest measured
+        one up; or a measured one of nearly that cost, or the one nearest to the best fixed clock
+        ratio of the training table, where models have been no better than that. ``predicted`` is
+        what the models predict for ``queries``, if it is known.
 
         Raises:
             ConfigError: As the models; or if ``queries`` are not of one profile.
@@ -152,28 +154,40 @@ class OperatingModel:
         fixed = self.power.fixed_clock(profile, objective)
         if fixed is not None:
             row = int(np.argmin(np.abs(queries.sm_clock_mhz - fixed.ratio * fixed.of_mhz)))
-            reason = _FIXED.format(
-                ratio=fixed.ratio, of_mhz=fixed.of_mhz, of=fixed.of, board=profile.board
-            )
-            return Choice(row=row, reason=reason)
+            return Choice(row=row, reason=_FIXED.format(**asdict(fixed)))
         if predicted is None:
             power_w, time_s = self.predict(queries, "power_w"), self.predict(queries, "time_s")
             predicted = Sweep(sm_clock_mhz=queries.sm_clock_mhz, power_w=power_w, time_s=time_s)
-        least = predicted.best(objective)
+        least = self._least(queries, objective, predicted)
         if profile.board in self.power.domain.boards:
-            return Choice(row=least)
+            return least
         cost, measured = predicted.cost(objective), self._measured(queries)
         row = int(np.argmin(np.where(measured, cost, np.inf)))
-        if not measured[row] or row == least or cost[row] > (1.0 + _WORTH_LEAVING) * cost[least]:
-            return Choice(row=least)
+        worth = (1.0 + _WORTH_LEAVING) * cost[least.row]
+        if not measured[row] or row == least.row or cost[row] > worth:
+            return least
         return Choice(row=row, reason=_MEASURED.format(worth=_WORTH_LEAVING, board=profile.board))
+
+    def _least(self, queries: Queries, objective: str, predicted: Sweep) -> Choice:
+        """Return the least predicted cost of clocks that models can tell of, if any is asked."""
+        kept = np.flatnonzero(is_tried(*self._log_ratios(queries)))
+        least, clocks_mhz = predicted.best(objective), predicted.sm_clock_mhz
+        if not len(kept) or least in kept:
+            return Choice(row=least)
+        row = int(kept[predicted.rows(kept).best(objective)])
+        reason = _NO_LOWER.format(lowest_mhz=clocks_mhz[kept].min(), mhz=clocks_mhz[least])
+        return Choice(row=row, reason=reason)
 
     def _measured(self, queries: Queries) -> Flags:
         """Return which queries of one profile are at, or next to, clocks that were measured."""
+        asked, anchors = self._log_ratios(queries)
+        return np.asarray((np.abs(asked[:, None] - np.array(anchors)) <= NEXT_TO).any(axis=1))
+
+    def _log_ratios(self, queries: Queries) -> tuple[Array, tuple[float, ...]]:
+        """Return logs of clock ratios of one profile's queries, and of its measured points."""
         known = self.power.corrections.pairs.get(queries.profiles[0].pair)
-        anchors = np.array([] if known is None else known.anchors)
         asked = np.log(queries.held_at(self.power.held_mhz).clock_ratio)
-        return np.asarray((np.abs(asked[:, None] - anchors) <= _NEXT_TO).any(axis=1))
+        return asked, () if known is None else known.anchors
 
     def outside(self, queries: Queries) -> tuple[str, ...]:
         """Say what of ``queries`` is outside what the models were trained on, a sentence each."""

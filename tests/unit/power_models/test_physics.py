@@ -11,11 +11,11 @@ from joulelab.hardware import GPUS
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.physics_laws import (
     PowerShape,
+    expected_departure,
     lossless,
     lossy,
     profile_inputs,
     shape_by_catalogue,
-    typical_inputs,
 )
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, queries_of, sweep
@@ -124,9 +124,8 @@ def test_an_engine_that_was_not_read_is_as_busy_as_the_sms():
     rows = [row | {"gr_engine_active": 1.0, "sm_active": 0.9} for row in rows_by_law(3)]
     idle = {"sm_active": 0.02, "fp_active": 0.0, "dram_active": 0.0}
     asked = {name: value for name, value in rows[0].items() if name != "gr_engine_active"} | idle
-    typical = typical_inputs(queries_of(runs_of_rows(rows)))
 
-    inputs = profile_inputs(queries_of(runs_of_rows([asked | {"sm_clock_mhz": 1410.0}])), typical)
+    inputs = profile_inputs(queries_of(runs_of_rows([asked | {"sm_clock_mhz": 1410.0}])))
 
     assert inputs[0, -1] == 0.02
 
@@ -187,6 +186,39 @@ def test_without_activities_time_is_as_usual_on_the_gpu(unseen):
     predicted = model.predict(queries_of(asked))
 
     assert predicted == pytest.approx(asked.time_s, rel=0.05)
+
+
+def test_gpus_that_wait_unread_do_not_make_a_busy_one_wait():
+    """Unread activities passed for busy ones: SMs active 98 % of the time waited for 66 % of it."""
+    busy = {"sm_active": 0.98, "gr_engine_active": 0.99, "dram_active": 0.0, "fp_active": 0.5}
+    read = [row | busy for row in rows_without_activities("a100_sxm", 0.97)]
+    waiting = [
+        row for gpu in ("a40", "h100_nvl") for row in rows_without_activities(gpu, 0.1, num=2)
+    ]
+    model = PhysicsModel("time_s", calibration_folds=0).fit(runs_of_rows([*read, *waiting]))
+    asked = runs_of_rows([row | busy for row in rows_without_activities("v100_pcie", 0.97, 1)])
+
+    assert model.predict(queries_of(asked)) == pytest.approx(asked.time_s, rel=0.1)
+
+
+def test_a_gpu_departs_from_the_catalogue_as_those_with_the_same_sms_do(tmp_path):
+    """That of an A100 PCIe was expected to be the mean of all, an H100's and a V100's with it."""
+    rows = [
+        row | {"power_w": more_w + row["power_w"]}
+        for gpu, more_w in (("a100_sxm", 0.0), ("v100_pcie", 60.0))
+        for row in rows_by_law(6, gpu=gpu)
+    ]
+    PhysicsModel(calibration_folds=0).fit(runs_of_rows(rows)).save(tmp_path)
+    model = PhysicsModel.load(tmp_path)
+    kin, other = model.moved["a100_sxm"], model.moved["v100_pcie"]
+
+    like, unlike = (
+        expected_departure(GPUS[board], model.moved, model.boards) for board in ("a100_pcie", "a40")
+    )
+
+    assert like == pytest.approx((3 * kin + other) / 4)
+    assert unlike == pytest.approx((kin + other) / 2)
+    assert other[0] > kin[0] + 0.3
 
 
 def test_a_few_applications_tell_the_time_usual_on_a_gpu_that_was_never_seen(tmp_path):

@@ -10,7 +10,8 @@ from synthetic_runs import rows_by_law, runs_by_law
 from joulelab.hardware import GPUS
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.decision import Sweep, best_fixed_ratios
-from joulelab.power_models.members.stacked import MEMBERS, LeftOut, StackedModel, _weighed
+from joulelab.power_models.members.stacked import _ALL, _EQUAL, MEMBERS, StackedModel
+from joulelab.power_models.members.weighing import LeftOut, fixed_is_as_good, weighed
 from joulelab.power_models.operating_model import OperatingModel, load_operating_model
 from joulelab.power_models.queries import queries_of
 from joulelab.power_models.readers import runs_of_rows
@@ -24,20 +25,23 @@ def left_out(*scales, seed=0):
     random = np.random.default_rng(seed)
     errors = np.array([scale * random.standard_normal((1, len(GROUPS))) for scale in scales])
     return LeftOut(
-        group=GROUPS, log_ratio=np.zeros(len(GROUPS)), errors=np.repeat(errors, 3, axis=1)
+        group=GROUPS,
+        row=np.arange(len(GROUPS)),
+        log_ratio=np.zeros(len(GROUPS)),
+        errors=np.repeat(errors, 3, axis=1),
     )
 
 
 def test_independent_errors_are_weighed_by_their_inverse_variances():
     """The least variance of a mean: Cochran 1937. Equal weights count for two groups of 20."""
-    weights = _weighed(left_out(0.1, 0.2, 0.2))[0]
+    weights = weighed(left_out(0.1, 0.2, 0.2), _EQUAL, _ALL)[0]
 
     assert weights.sum() == pytest.approx(1.0)
     assert weights == pytest.approx([4 / 6, 1 / 6, 1 / 6], abs=0.08)
 
 
 def test_a_member_that_is_right_has_nearly_all_the_weight():
-    assert _weighed(left_out(0.2, 0.002, 0.2))[0][1] > 0.9
+    assert weighed(left_out(0.2, 0.002, 0.2), _EQUAL, _ALL)[0][1] > 0.9
 
 
 def test_one_group_that_no_member_predicts_does_not_decide():
@@ -45,13 +49,13 @@ def test_one_group_that_no_member_predicts_does_not_decide():
     wild = some.errors.copy()
     wild[0, :, GROUPS == "g00"] += 1.0
 
-    weights = _weighed(LeftOut(group=GROUPS, log_ratio=some.log_ratio, errors=wild))[0]
+    weights = weighed(replace(some, errors=wild), _EQUAL, _ALL)[0]
 
     assert np.argmax(weights) == 0
 
 
 def test_without_groups_to_leave_out_members_count_alike():
-    assert _weighed(None) == pytest.approx(np.full((3, 3), 1 / 3))
+    assert weighed(None, _EQUAL, _ALL) == pytest.approx(np.full((3, 3), 1 / 3))
 
 
 @functools.cache
@@ -100,7 +104,7 @@ def test_intervals_are_wider_on_a_board_that_was_not_trained_on():
     """One point measured, 10 % were covered on a board left out where 90 % were promised."""
     power = fitted(("a100_sxm", "a100_pcie")).power
     asked = [queries_of(runs_by_law(1, seed=7))]
-    stranger = replace(asked[0].profiles[0], gpu="of another kind")
+    stranger = replace(asked[0].profiles[0], gpu="of another kind", application="never seen")
     asked.append(replace(asked[0], profiles=(stranger,)))
 
     here, there = (power.predict_interval(each, level=0.8) for each in asked)
@@ -108,6 +112,100 @@ def test_intervals_are_wider_on_a_board_that_was_not_trained_on():
     width = np.log(there.upper / there.lower) / np.log(here.upper / here.lower)
     assert width == pytest.approx(np.full(len(width), power._widening[0, 0]))
     assert power._widening.min() >= 3.0
+
+
+def test_an_application_that_scattered_elsewhere_is_expected_to_scatter_on_an_unseen_gpu():
+    """Both measured points of an A100 PCIe were 7 and 10 % off, and their repeats agreed."""
+    calm, wild = (rows_by_law(6, gpu="a100_sxm", noise=noise, seed=3) for noise in (0.0, 0.1))
+    rows = [row for row in (*calm, *wild) if (row["application"] == "app05") == (row in wild)]
+    power = StackedModel().fit(runs_of_rows(rows))
+    [profile] = queries_of(runs_by_law(1, seed=7)).profiles
+    queries = queries_of(runs_by_law(1, seed=7))
+    named = [replace(profile, gpu="unseen", application=name) for name in ("app04", "app05")]
+
+    calm_w, wild_w = (
+        power.predict_interval(replace(queries, profiles=(each,)), 0.8) for each in named
+    )
+
+    little, much = (power._scatter[name] for name in ("app04", "app05"))
+    assert little < 0.04
+    assert much > 0.07
+    half, half_calm = (np.log(each.upper / each.lower) / 2 for each in (wild_w, calm_w))
+    more = half**2 - half_calm**2
+    assert more == pytest.approx(np.full(6, 2 * 1.2816**2 * (much**2 - little**2)), rel=0.01)
+
+
+def swept(ratios, power_w, time_s):
+    """Return a table of applications that have these, by the ratio of the clock."""
+    rows = [
+        {
+            "application": f"app{number}", "gpu": "a100_sxm", "sm_clock_mhz": 1410.0 * ratio,
+            "power_w": power_w(ratio), "time_s": time_s(ratio, number),
+        }
+        for number in range(8) for ratio in ratios
+    ]  # fmt: skip
+    runs = runs_of_rows(rows)
+    measured = Sweep(
+        sm_clock_mhz=runs.sm_clock_mhz / 1410.0, power_w=runs.power_w, time_s=runs.time_s
+    )
+    return queries_of(runs), measured
+
+
+def test_errors_of_two_deals_are_kept_apart_by_row():
+    """Their mean chose better than either: by it 33 programs had no need of a fixed clock."""
+    once = left_out(0.1, 0.1, 0.1)
+    twice = replace(
+        once, row=np.tile(np.arange(20)[::-1], 2), errors=np.tile(once.errors[:, :, :20], 2)
+    )
+
+    found = twice.of_rows(np.eye(3))
+
+    assert len(GROUPS) >= 20
+    assert found.shape == (3, 20, 2)
+    assert found[1, :, 0] == pytest.approx(twice.errors[1, 1, 19::-1])
+    assert found[1, :, 1] == pytest.approx(found[1, :, 0])
+
+
+@pytest.mark.parametrize(
+    ("step", "sees_steps", "is_as_good"),
+    [(1.0, False, True), (1.0, True, False), (0.0, True, True)],
+)
+def test_a_fixed_clock_is_as_good_where_models_do_not_tell_applications_apart(
+    step, sees_steps, is_as_good
+):
+    """33 programs without activities: models chose 0.8 % worse than one clock for all."""
+    queries, measured = swept(
+        (0.6, 0.7, 0.8, 0.9, 1.0),
+        lambda ratio: 300.0 * ratio**2,
+        lambda ratio, number: 1.0 + step * (number > 0) * (ratio < 0.75),
+    )
+    unseen = np.log(measured.time_s) * (not sees_steps)
+    time = np.tile(unseen[:, None], (3, 1, 2))
+
+    found = fixed_is_as_good(queries, measured, np.zeros(time.shape), time)
+
+    assert found.shape == (3, 3)
+    assert (found[:2, 1] == is_as_good).all()
+
+
+@pytest.mark.parametrize(("reads", "is_fixed"), [({}, True), ({"sm_active": 0.5}, False)])
+def test_the_fixed_clock_is_chosen_on_a_known_gpu_unless_more_is_read_than_the_table_has(
+    reads, is_fixed, tmp_path
+):
+    """Stages without activities were all alike; of HPC programs activities tell more."""
+    rows = [
+        {name: row[name] for name in row if not name.endswith("_active")} for row in rows_by_law(6)
+    ]
+    model = OperatingModel(power=StackedModel(), time=StackedModel("time_s"))
+    model.fit(runs_of_rows(rows))
+    model.power._fixed_is_as_good[:] = True
+    model.save(tmp_path)
+    queries = queries_of(runs_of_rows(rows[:6]))
+    asked = replace(queries, profiles=(replace(queries.profiles[0], activity=reads),))
+
+    choice = load_operating_model(tmp_path).choose(asked, "edp")
+
+    assert ("each left out in turn" in choice.reason) is is_fixed
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +327,30 @@ def test_a_measured_clock_there_is_left_for_no_gain_within_the_errors_of_models(
     assert model.choose(at_home, "edp", predicted=predicted).row == near
 
 
+@pytest.mark.parametrize(("lowest", "is_tried"), [(0.6, False), (0.4, True)])
+def test_no_clock_is_chosen_below_those_that_were_measured_or_tried(lowest, is_tried):
+    """At 1410 and 846 MHz an LSTM on an A100 took as long; 525 MHz was chosen and cost 57 %."""
+    model, queries = on_another_kind((1.0, lowest))
+    at_home = replace(queries, profiles=(replace(queries.profiles[0], board="a100_sxm"),))
+    flat = np.full(len(queries), 1.0)
+    predicted = Sweep(sm_clock_mhz=queries.sm_clock_mhz, power_w=queries.clock_ratio, time_s=flat)
+
+    choice = model.choose(at_home, "edp", predicted=predicted)
+
+    least = predicted.sm_clock_mhz.min()
+    assert (choice.row == int(np.argmin(queries.sm_clock_mhz))) is is_tried
+    assert queries.clock_ratio[choice.row] == pytest.approx(lowest, rel=0.03)
+    assert (f"{least:.0f} MHz is predicted to cost less" in choice.reason) is not is_tried
+
+
+def test_where_no_higher_clock_is_asked_about_the_least_cost_is_chosen():
+    model, queries = on_another_kind((1.0, 0.6))
+    low = queries.select(np.flatnonzero(queries.clock_ratio < 0.55))
+    at_home = replace(low, profiles=(replace(low.profiles[0], board="a100_sxm"),))
+
+    assert not model.choose(at_home, "edp").reason
+
+
 def test_another_board_of_a_known_kind_is_no_stranger():
     model, queries = on_another_kind(())
     known = replace(queries.profiles[0], board="a100_sxm", gpu="of another label")
@@ -281,6 +403,20 @@ def test_of_boards_of_another_kind_the_law_says_most_until_two_points_are_known(
     assert weights[:2] == pytest.approx(np.eye(3)[[0, 0]])
     assert weights[2] == pytest.approx(np.full(3, 1 / 3))
     assert known_kind == pytest.approx(np.full((3, 3), 1 / 3))
+
+
+def test_trees_are_not_heard_of_another_kind_until_two_points_are_known():
+    """They took a Turing board for a branch of A100s: 77 % of power, and 13 % of the mean."""
+    power = StackedModel()
+    power.left_out, power.left_out_elsewhere = left_out(0.1, 0.1, 0.1), left_out(0.2, 0.2, 0.002)
+
+    power.weigh(power.left_out, power.left_out_elsewhere)
+
+    known_kind, other_kind = power._weights_elsewhere
+    assert other_kind[:2, 2] == pytest.approx(0.0)
+    assert other_kind[2, 2] > 0.9
+    assert other_kind.sum(axis=1) == pytest.approx(np.ones(3))
+    assert known_kind[0, 2] > 0.9
 
 
 def test_where_it_is_not_known_at_which_clock_a_limit_held_a_run_intervals_are_wider():

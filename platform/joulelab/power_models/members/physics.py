@@ -22,11 +22,11 @@ from joulelab.power_models.members.physics_laws import (
     BUSY,
     TIME_WEIGHTS,
     PowerShape,
+    expected_departure,
     memory_knee,
     profile_inputs,
     shape_by_catalogue,
     time_parameters,
-    typical_inputs,
 )
 from joulelab.power_models.members.readings import (
     Law,
@@ -38,7 +38,7 @@ from joulelab.power_models.members.readings import (
     thinned,
 )
 from joulelab.power_models.queries import Queries
-from joulelab.power_models.runs import Array, Names, Runs
+from joulelab.power_models.runs import Array, Names, Pair, Runs
 from joulelab.power_models.state import State
 
 _FIRST_DOUBT = np.array([2.0, 2.0])
@@ -50,8 +50,8 @@ class PhysicsModel(PowerModel):
 
     Dynamic power is a sum over unit activities with weights of at least 0, so that nothing is
     drawn without work; constants of a GPU start from the catalogue and move as far as the runs
-    there say. A GPU never seen takes the catalogue's, moved as those of the others were. Power at a
-    cap is known to be no less without it, and is answered up to the cap.
+    there say. A GPU never seen takes the catalogue's, moved as the others were, above all those
+    with the same SMs. Power at a cap is no less without it, and is answered up to the cap.
 
     An application has two parameters, guessed from its profile or shown by anchors: the logs of
     dynamic power and of how much steeper it is than the law, or what
@@ -62,18 +62,17 @@ class PhysicsModel(PowerModel):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self.known: Mapping[tuple[str, str], Array] = {}
+        self.known: Mapping[Pair, Array] = {}
         self.caps_w: Mapping[str, float] = {}
-        self._time_gpus: tuple[str, ...] = ()
         self.moved: Mapping[str, Array] = {}
+        self.boards: Mapping[str, str] = {}
         self._weights: Mapping[str, Array] = {}
-        self._scatters = np.zeros(0)
 
     @override
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
-        self.known = {}
-        self._typical = typical_inputs(queries)
-        self._time_gpus = tuple(sorted({profile.gpu for profile in queries.profiles}))
+        profiles = [queries.profiles[number] for number in np.unique(queries.profile)]
+        self.known, self.boards = {}, {profile.gpu: profile.board for profile in profiles}
+        self._time_gpus: tuple[str, ...] = tuple(sorted(self.boards))
         self.caps_w = self._caps_seen(queries, values)
         scatter, kept = own_scatter(queries, values), thinned(queries)
         self._scatters = scatter[scatter > 0.0]
@@ -83,7 +82,7 @@ class PhysicsModel(PowerModel):
             self._time_weights = self._fitted_time(queries, values, scatter, zeros, 0)
         else:
             self.moved, board = self._learned_shapes(queries, values, scatter)
-            inputs = profile_inputs(queries, self._typical)
+            inputs = profile_inputs(queries)
             self._weights = learned_weights(queries, inputs, board, self._shape)
         self._doubt = _FIRST_DOUBT
         moved = self._departures(queries, values)
@@ -140,11 +139,11 @@ class PhysicsModel(PowerModel):
             "known": [list(pair) for pair in pairs],
             "time_gpus": list(self._time_gpus),
             "caps_w": dict(self.caps_w),
+            "boards": dict(self.boards),
         }
         arrays = {
             "known": np.array([self.known[pair] for pair in pairs]).reshape(len(pairs), 2),
             "scatters": self._scatters,
-            "typical": self._typical,
             "doubt": self._doubt,
         }
         if self.target == "time_s":
@@ -158,10 +157,9 @@ class PhysicsModel(PowerModel):
         arrays = state.arrays
         pairs = [(gpu, application) for gpu, application in state.values["known"]]
         self.known = dict(zip(pairs, arrays["known"], strict=True))
-        self._scatters, self._typical = arrays["scatters"], arrays["typical"]
-        self._doubt = arrays["doubt"]
+        self._scatters, self._doubt = arrays["scatters"], arrays["doubt"]
         self._time_gpus = tuple(state.values.get("time_gpus", ()))
-        self.caps_w = state.values["caps_w"]
+        self.caps_w, self.boards = state.values["caps_w"], state.values["boards"]
         if self.target == "time_s":
             self._time_weights = arrays["time_weights"]
             return
@@ -170,7 +168,7 @@ class PhysicsModel(PowerModel):
 
     def _guess(self, queries: Queries) -> Array:
         """Return the parameters of each profile without anchors, shape (profiles, 2)."""
-        inputs = profile_inputs(queries, self._typical)
+        inputs = profile_inputs(queries)
         if self.target == "time_s":
             guessed = time_parameters(self._time_weights, self._time_gpus, queries, inputs)
             held = [profile.pair in self.held_mhz for profile in queries.profiles]
@@ -187,7 +185,7 @@ class PhysicsModel(PowerModel):
         if self.target == "time_s":
             knee = memory_knee(queries, self._time_weights)
             return lambda parameters: relative_time(ratio, parameters[which], knee)
-        inputs = profile_inputs(queries, self._typical)[which]
+        inputs = profile_inputs(queries)[which]
         boards = []
         for gpu, rows in queries.by_gpu():
             spec = queries.profiles[which[rows[0]]].spec
@@ -252,7 +250,8 @@ class PhysicsModel(PowerModel):
                 self._time_gpus = (*self._time_gpus, gpu)
                 self._time_weights = self._fitted_time(here, there, scatter, known, len(known) - 2)
                 continue
-            moved, _ = self._learned_shape(here, there, scatter, self.moved[""])
+            first = expected_departure(here.profiles[used[0]].spec, self.moved, self.boards)
+            moved, _ = self._learned_shape(here, there, scatter, first)
             self.moved = {**self.moved, gpu: moved}
             level = np.median(self._departures(here, there)[:, 0])
             self._weights = {**self._weights, gpu: self._weights[""] * np.exp(level)}
@@ -263,10 +262,8 @@ class PhysicsModel(PowerModel):
     def _fitted_time(
         self, queries: Queries, values: Array, scatter: Array, known: Array, first: int
     ) -> Array:
-        inputs = profile_inputs(queries, self._typical)
-        return fitted_time(
-            queries, values, inputs, scatter, gpus=self._time_gpus, known=known, first=first
-        )
+        inputs, gpus = profile_inputs(queries), self._time_gpus
+        return fitted_time(queries, values, inputs, scatter, gpus=gpus, known=known, first=first)
 
     def _learned_shapes(
         self, queries: Queries, values: Array, scatter: Array
@@ -290,11 +287,13 @@ class PhysicsModel(PowerModel):
         return fitted_shape(
             queries,
             values / limit_w,
-            profile_inputs(queries, self._typical),
+            profile_inputs(queries),
             scatter=scatter,
             cap=self.caps_w.get(profile.gpu, np.inf) / limit_w,
             first=first,
         )
 
     def _shape(self, gpu: str, board: str) -> PowerShape:
-        return PowerShape.of(shape_by_catalogue(GPUS[board]) + self.moved.get(gpu, self.moved[""]))
+        spec, own = GPUS[board], self.moved.get(gpu)
+        own = expected_departure(spec, self.moved, self.boards) if own is None else own
+        return PowerShape.of(shape_by_catalogue(spec) + own)

@@ -79,6 +79,15 @@ def own_scatter(queries: Queries, values: Array) -> Array:
     return found
 
 
+def scatter_of_applications(queries: Queries, values: Array) -> dict[str, float]:
+    """Return the root mean square of :func:`own_scatter` over the GPUs that each ran on."""
+    found: dict[str, list[float]] = {}
+    for profile, scatter in zip(queries.profiles, own_scatter(queries, values), strict=True):
+        if scatter > 0.0:
+            found.setdefault(profile.application, []).append(float(scatter))
+    return {name: float(np.sqrt(np.mean(np.square(each)))) for name, each in found.items()}
+
+
 def off_neighbours(logs: Array) -> Array:
     """Return how far values, ordered by clock, are from the mean of both neighbours.
 
