@@ -131,21 +131,19 @@ class StudyReport:
 
     def page(self, template: str = "report.html.j2", **values: object) -> str:
         """Return the page, by a template that may take further ``values``."""
-        found = [section.found for section in self.sections]
-        boards = {board.uuid: board for each in found for board in each.boards}
-        return render(
-            template,
-            title=self.measurements[0].study if self.measurements else "",
-            answer=self.title.splitlines(),
-            sections=self.sections,
-            closings=self.closings,
-            drawn=_drawn,
-            devices=[boards[uuid] for uuid in sorted(boards)],
-            header=self.header,
-            origin=_origin(self.measurements),
-            not_hardware=any(board.backend in NOT_HARDWARE for board in boards.values()),
-            **values,
-        )
+        boards = {m.device.uuid: m.device for m in self.measurements}
+        shown = {
+            "title": self.measurements[0].study if self.measurements else "",
+            "answer": self.title.splitlines(),
+            "sections": self.sections,
+            "closings": self.closings,
+            "drawn": _drawn,
+            "devices": [boards[uuid] for uuid in sorted(boards)],
+            "header": self.header,
+            "origin": _origin(self.measurements) if self.measurements else (),
+            "not_hardware": any(board.backend in NOT_HARDWARE for board in boards.values()),
+        }
+        return render(template, **shown | values)
 
     def write_panels(self, folder: Path) -> tuple[Path, ...]:
         """Write every panel for papers as PDF into ``folder`` and return their paths."""
@@ -182,6 +180,21 @@ class StudyReport:
             yield f"\n[bold]{escape(closing.name)}[/]"
             yield fitting(console, closing.lay, closing.minor)
             yield from (Text(note) for note in closing.notes)
+
+
+def nothing_to_report(
+    why: str, measurements: Sequence[Measurement], header: StudyHeader | None
+) -> StudyReport:
+    """Return the report of a study of which nothing can be said yet."""
+    return StudyReport(
+        title=f"There is nothing to report yet. {why}",
+        answer=Answer(note=why),
+        table="",
+        frame=Frame(columns=(), rows=[]),
+        figures={},
+        measurements=measurements,
+        header=header,
+    )
 
 
 def _drawn(draw: Draw | None, prefix: str) -> Markup | None:

@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from joulelab.analysis.conclude import write_search
 from joulelab.analysis.search_result import (
     ASKED,
     SearchMethod,
@@ -32,6 +31,7 @@ from joulelab.searching.race import Race, num_confirming
 from joulelab.searching.space import POINT_AXES, SearchSpace
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.budget import Budget
+from joulelab.study.conclude import write_search
 from joulelab.study.gpu import StudyGpu, check_power_limits, study_clocks_mhz
 from joulelab.study.ledger import SearchSummary
 from joulelab.study.resume import History, history_of
