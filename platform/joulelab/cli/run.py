@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from joulelab.cli.program_options import (
+from joulelab.cli.options import (
     ClockOptions,
     check_places,
     parse_before_dashes,
@@ -103,7 +103,7 @@ class Run(ClockOptions):
         """Return the GPUs that count whatever is seen; empty for those that the program uses."""
         if not self.uuid and self.gpu is None:
             return []
-        from joulelab.cli.selection import choose_address, find_addresses
+        from joulelab.cli.options import choose_address, find_addresses
 
         if self.gpu is not None:
             uuid = self.uuid[0] if self.uuid else None
