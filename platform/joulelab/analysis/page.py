@@ -3,14 +3,12 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from rich.table import Table
 
-from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import Frame, markdown, plain_cells
-from joulelab.analysis.wording import percent
+from joulelab.analysis.templates import environment, read
 from joulelab.tracking.durable import write_whole
 
 
@@ -56,21 +54,10 @@ class Answer:
 
 def render(template: str = "page.html.j2", **values: object) -> str:
     """Return the page that a template of this package makes of ``values``, such as its title."""
-    from jinja2 import Environment, FunctionLoader
     from markupsafe import Markup
 
-    environment = Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, loader=FunctionLoader(_read)
-    )
-    environment.filters |= {
-        "percent": percent,
-        "quantity": lambda value, unit="": brief(value, unit).strip(),
-        "cells": plain_cells,
-    }
-    environment.globals["table"] = environment.get_template("macros.html.j2").module.table  # type: ignore[attr-defined]
-    css = Markup(_read("report.css"))  # noqa: S704 - our own
-    return environment.get_template(template).render(css=css, **values)
-
-
-def _read(name: str) -> str:
-    return (files("joulelab.analysis") / name).read_text(encoding="utf-8")
+    made = environment()
+    made.filters["cells"] = plain_cells
+    made.globals["table"] = made.get_template("macros.html.j2").module.table  # type: ignore[attr-defined]
+    css = Markup(read("report.css"))  # noqa: S704 - our own
+    return made.get_template(template).render(css=css, **values)

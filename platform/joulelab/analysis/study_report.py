@@ -15,7 +15,6 @@ from rich.text import Text
 
 from joulelab.analysis.compared import Phase
 from joulelab.analysis.listing import Closing, Listing
-from joulelab.analysis.methods import uncertainty_statement
 from joulelab.analysis.page import render
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.style import save_figure, save_png_and_svg, themed_svg
@@ -70,11 +69,6 @@ class Section:
     def drifting(self) -> list[Drift]:
         """Trends that are worth a notice."""
         return [drift for drift in self.found.drifts if drift.exceeds(0.01)]
-
-    @property
-    def uncertainty(self) -> str:
-        """What the error bars hold and what they do not."""
-        return uncertainty_statement(self.level)
 
     @property
     def device(self) -> str:
@@ -140,7 +134,7 @@ class StudyReport:
             "drawn": _drawn,
             "devices": [boards[uuid] for uuid in sorted(boards)],
             "header": self.header,
-            "origin": _origin(self.measurements) if self.measurements else (),
+            "measurements": self.measurements,
             "not_hardware": any(board.backend in NOT_HARDWARE for board in boards.values()),
         }
         return render(template, **shown | values)
@@ -200,27 +194,3 @@ def nothing_to_report(
 def _drawn(draw: Draw | None, prefix: str) -> Markup | None:
     figure = None if draw is None else draw()
     return None if figure is None else themed_svg(figure, prefix)
-
-
-def _origin(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
-    """List what is known of where the measurements came from, each value once."""
-    found = [m.provenance for m in measurements]
-    times = sorted(p.started_at for p in found)
-
-    def each(name: str) -> str:
-        return ", ".join(sorted({str(v) for p in found if (v := getattr(p, name)) is not None}))
-
-    known = [
-        ("joulelab", each("joulelab_version")),
-        ("commit", each("git_sha")),
-        ("machines", each("hostname")),
-        ("Python", each("python_version")),
-        ("PyTorch", each("torch_version")),
-        ("weights", each("weights")),
-        ("licence", each("licence")),
-        ("first measurement", times[0]),
-        ("last measurement", times[-1]),
-        ("SLURM job", each("slurm_job_id")),
-        ("Ray job", each("ray_job_id")),
-    ]
-    return [(name, value) for name, value in known if value]

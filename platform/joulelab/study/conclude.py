@@ -3,20 +3,16 @@
 A study can be reported once more from its folder alone, whatever its kind.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from rich.table import Table
 
 from joulelab.analysis import knob_grid, search_result
 from joulelab.analysis.knob_grid import KnobLog, KnobStudy, read_knob_log
 from joulelab.analysis.knob_study import KnobResult, analyse_knobs
 from joulelab.analysis.matrix import Matrix, MatrixRow, matrix_in, matrix_rows
-from joulelab.analysis.quantities import counted
 from joulelab.analysis.search_result import LoggedTrial, SearchResult, log_of, read_log, result_of
 from joulelab.analysis.sweep import SweepResult, analyse_sweep
 from joulelab.core.measurement import Measurement
@@ -25,8 +21,8 @@ from joulelab.errors import ConfigError, MeasurementError, TrackingError
 from joulelab.study.resume import history_of
 from joulelab.study.search_queue import lookup, scored
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.study import Answer, RunMetrics, StudyState, read_state
-from joulelab.tracking.study_lock import Holder, holder_of
+from joulelab.tracking.study import Answer, RunMetrics, read_state
+from joulelab.tracking.study_lock import holder_of
 
 if TYPE_CHECKING:  # matplotlib takes a second
     from joulelab.analysis.study_report import StudyReport
@@ -61,20 +57,14 @@ def conclude_knobs(
     return result
 
 
-def write_search(
-    store: ResultStore, result: SearchResult, runs: Mapping[str, Mapping[str, float]]
-) -> Answer:
+def write_search(store: ResultStore, result: SearchResult, runs: Sequence[RunMetrics]) -> Answer:
     """Write answer, log, report, plots and table of a search into its results folder.
 
-    ``runs`` are numbers that only the whole search knows of a measurement, by its id. Raises
-    TrackingError if the results cannot be read or the answer not be written.
+    ``runs`` are numbers that only the whole search knows of a measurement. Raises TrackingError if
+    the results cannot be read or the answer not be written.
     """
-    known = tuple(
-        RunMetrics(measurement_id=name, values=tuple(values.items()))
-        for name, values in runs.items()
-    )
     store.write_file(search_result.LOG, log_of(result))
-    return report_of(store, result, known).write(store)
+    return report_of(store, result, runs).write(store)
 
 
 def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]:
@@ -208,10 +198,8 @@ def live_page(folder: Path) -> str:
     return report.page(
         "live.html.j2",
         title=folder.name if header is None else header.name,
-        under_way=holder is not None,
-        progress=list(_progress(holder, state)),
-        running=None if state is None else _running(state),
-        troubles=None if state is None else _troubles(state),
+        holder=holder,
+        state=state,
     )
 
 
@@ -263,34 +251,3 @@ def search_so_far(
         for outcome, spent_j in zip(history.outcomes, accumulate(history.energies_j), strict=True)
     )
     return result_of(replace(log, trials=trials, spent_j=history.energy_j), measurements)
-
-
-def _progress(holder: Holder | None, state: StudyState | None) -> Iterator[tuple[str, str]]:
-    now = "ended: no process has it" if holder is None else f"under way: {holder.words}"
-    yield "study", now
-    if state is None:
-        return
-    total = "" if state.num_trials is None else f" of {state.num_trials}"
-    yield "trials", f"{state.num_done}{total} done"
-    if state.num_retries:
-        yield "attempts", f"{counted(state.num_retries, 'attempt')} of this run made again"
-    yield "measuring since", _time(state.since_unix_s)
-    yield "last news", _time(state.updated_unix_s)
-
-
-def _running(state: StudyState) -> Table | None:
-    table = Table("GPU", "measures", "since", title="Now")
-    for each in state.running:
-        table.add_row(each.uuid, each.trial, _time(each.since_unix_s))
-    return table if state.running else None
-
-
-def _troubles(state: StudyState) -> Table | None:
-    table = Table("what", "why", title="Given up")
-    for each in (*state.out_of_service, *state.failed):
-        table.add_row(each.what, each.detail)
-    return table if table.rows else None
-
-
-def _time(unix_s: float) -> str:
-    return datetime.fromtimestamp(unix_s).astimezone().isoformat(" ", timespec="seconds")

@@ -4,8 +4,9 @@ from dataclasses import replace
 import pytest
 from synthetic_results import measurement, sweep
 
+from joulelab.analysis.quantities import percent
 from joulelab.analysis.sweep import analyse_sweep
-from joulelab.analysis.wording import percent, phase_names, sentence, software_words
+from joulelab.analysis.wording import phase_names, sentence, software_words
 from joulelab.core.additive import Interval
 from joulelab.core.measurement import Finding
 
