@@ -13,13 +13,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from joulelab.analysis import search_wording
 from joulelab.analysis.compared import Phase
 from joulelab.analysis.listing import Closing, Listing
 from joulelab.analysis.page import render
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.style import save_figure, save_png_and_svg, themed_svg
 from joulelab.analysis.table import Frame, fitting
-from joulelab.analysis.wording import NOT_HARDWARE, board_words
+from joulelab.analysis.wording import NOT_HARDWARE, board_words, constraint_words
 from joulelab.core.measurement import Measurement
 from joulelab.core.steadiness import Drift
 from joulelab.tracking.durable import write_whole
@@ -50,7 +51,6 @@ class Section:
     level: float
     courses: Draw | None = None
     remarks: Sequence[str] = ()
-    facts: Sequence[tuple[str, str]] = ()
     course: Draw | None = None
     course_caption: str = ""
     beside: Sequence[Table] = ()
@@ -135,6 +135,9 @@ class StudyReport:
             "devices": [boards[uuid] for uuid in sorted(boards)],
             "header": self.header,
             "measurements": self.measurements,
+            "name": search_wording.configuration_name,
+            "payback": search_wording.payback,
+            "bound": constraint_words,
             "not_hardware": any(board.backend in NOT_HARDWARE for board in boards.values()),
         }
         return render(template, **shown | values)
