@@ -37,13 +37,14 @@ def texts(template: str, **values: object) -> list[str]:
 @cache
 def environment() -> "Environment":
     """Return what makes text of the templates of this package; HTML is escaped."""
-    from jinja2 import Environment, FunctionLoader, select_autoescape
+    from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 
     made = Environment(
         autoescape=select_autoescape(("html.j2",)),
         trim_blocks=True,
         lstrip_blocks=True,
         loader=FunctionLoader(read),
+        undefined=StrictUndefined,
     )
     made.globals["sensor_class"] = SENSOR_CLASS
     made.filters |= {
