@@ -58,7 +58,7 @@ def row_of(
         asked=asked,
         pace=found.pace,
         took_s=took_s,
-        reason="; ".join(f"{each.reason}: {each.detail}" for each in found.findings),
+        reason=found.reason,
         numbers=numbers_of(found) if found.valid else None,
         is_cut=is_cut,
     )

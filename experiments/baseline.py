@@ -20,9 +20,9 @@ from typing import Annotated, Literal
 import tyro
 
 from joulelab import Configuration
-from joulelab.analysis.conclude import baseline_of
 from joulelab.cli.study import parse_study
 from joulelab.core.plan import check_plan, plan_sweep
+from joulelab.study.conclude import baseline_of
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 from joulelab_actors.laboratory import Laboratory

@@ -25,9 +25,9 @@ from typing import Annotated, Generic, TypeVar
 import tyro
 
 import joulelab
-from joulelab.analysis.conclude import report_of
 from joulelab.cli.study import parse_with_workload
 from joulelab.core.plan import SweepMode
+from joulelab.study.conclude import report_of
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.laboratory import Laboratory

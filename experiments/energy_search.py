@@ -24,11 +24,11 @@ from typing import Annotated, Generic, TypeVar
 import tyro
 
 import joulelab
-from joulelab.analysis.conclude import report_of
 from joulelab.cli.search_options import Axes, Limits
 from joulelab.cli.study import parse_with_workload
 from joulelab.objectives import without_quality
 from joulelab.study.budget import Budget
+from joulelab.study.conclude import report_of
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.laboratory import Laboratory

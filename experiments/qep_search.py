@@ -25,12 +25,12 @@ from typing import Annotated, Generic, TypeVar
 import tyro
 
 import joulelab
-from joulelab.analysis.conclude import report_of
 from joulelab.cli.search_options import Axes, Limits
 from joulelab.cli.study import parse_with_workload
 from joulelab.objectives import OBJECTIVES
 from joulelab.quality import SUBJECTS
 from joulelab.study.budget import Budget
+from joulelab.study.conclude import report_of
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads.digits import DigitsVitSettings
 from joulelab_actors.laboratory import Laboratory

@@ -9,7 +9,6 @@ import tyro
 from rich.console import Console
 
 from joulelab.analysis.cell_report import matrix_table
-from joulelab.analysis.conclude import conclude_knobs, conclude_matrix, report_of
 from joulelab.analysis.knob_grid import ASKED, Axis, KnobGrid, KnobLog, KnobStudy, knob_grid
 from joulelab.analysis.knob_study import KnobResult
 from joulelab.analysis.matrix import Matrix, configurations
@@ -21,6 +20,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.quality import Quality
 from joulelab.core.trial import Trial
 from joulelab.errors import INTERRUPTED, ConfigError
+from joulelab.study.conclude import conclude_knobs, conclude_matrix, report_of
 from joulelab.study.schedule import MACHINERY
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study_lock import StudyLock

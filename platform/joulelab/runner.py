@@ -143,8 +143,8 @@ def sweep(
         DeviceError: If there is no such GPU, or it cannot be used.
     """
     require(*ANALYSIS)
-    from joulelab.analysis.conclude import conclude_sweep
     from joulelab.analysis.sweep import SweepResult
+    from joulelab.study.conclude import conclude_sweep
 
     without_quality(objective)
     lab, given_mhz = lab or Lab(), tuple(clocks_mhz or ())

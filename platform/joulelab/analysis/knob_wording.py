@@ -7,8 +7,8 @@ from math import exp, log, log2
 
 from joulelab.analysis.compared import Figures
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
-from joulelab.analysis.quantities import brief, counted
-from joulelab.analysis.wording import change, energy_words
+from joulelab.analysis.quantities import brief, change, counted
+from joulelab.analysis.wording import energy_words
 from joulelab.core.additive import Interval
 from joulelab.core.number_format import BITS
 from joulelab.core.statistics import line_slope

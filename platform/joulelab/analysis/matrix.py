@@ -156,10 +156,9 @@ def _outcome(case: Case, group: Sequence[Measurement]) -> tuple[Outcome, str]:
     if any(measurement.valid for measurement in group):
         return "measured", ""
     findings = group[-1].findings
-    reasons = " ".join(f"{finding.reason}: {finding.detail}" for finding in findings)
     if {finding.reason for finding in findings} == {"unsupported"}:
         return "unsupported", findings[0].detail
-    return "invalid", reasons
+    return "invalid", " ".join(map(str, findings))
 
 
 Knobs = Mapping[str, KnobValue]

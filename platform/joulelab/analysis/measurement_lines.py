@@ -93,7 +93,7 @@ def _figures(measurement: Measurement) -> list[tuple[str, str]]:
 
 
 def _faults(measurement: Measurement) -> list[tuple[str, str]]:
-    rows = [("INVALID", f"{finding.reason}: {finding.detail}") for finding in measurement.findings]
+    rows = [("INVALID", str(finding)) for finding in measurement.findings]
     seen = _conduct(measurement)
     return [*rows, ("device", seen)] if seen else rows
 

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 from joulelab.analysis import style
 from joulelab.analysis.labels import Label, joined, write_labels
-from joulelab.analysis.quantities import si_scale
+from joulelab.analysis.quantities import point_name, si_scale, upper
 from joulelab.analysis.sweep import PhaseResult, SweepRow, cost_of
-from joulelab.analysis.wording import boards_counted, point_name, sentence, upper
+from joulelab.analysis.wording import boards_counted, sentence
 from joulelab.objectives import EDP, ENERGY, OBJECTIVES, TIME, Objective
 
 SweepDot = style.Dot[SweepRow]

@@ -21,7 +21,8 @@ from joulelab.analysis.compared import (
     point_label,
     program_of,
 )
-from joulelab.analysis.wording import board_words, point_name, varying
+from joulelab.analysis.quantities import point_name
+from joulelab.analysis.wording import board_words, varying
 from joulelab.core.additive import AdditiveFit, Interval, more
 from joulelab.core.comparison import best_set
 from joulelab.core.grouping import grouped_by

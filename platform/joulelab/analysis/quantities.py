@@ -1,8 +1,11 @@
 """Numbers as text: SI prefixes, and as many digits as the uncertainty leaves."""
 
 from collections.abc import Iterable, Sequence
-from math import floor, isfinite, log10
+from math import floor, isfinite, isinf, log10
 from statistics import median
+
+from joulelab.core.additive import Interval, more
+from joulelab.core.point import OperatingPoint
 
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
@@ -86,6 +89,39 @@ def uncertain(value: float, u: float, unit: str) -> str:
     decimals = decimals_for(scaled_u)
     number = f"{scaled:.{decimals}f} {PLUS_MINUS} {scaled_u:.{decimals}f}"
     return f"{number} {_PREFIXES[exponent]}{unit}"
+
+
+def percent(interval: Interval, *, sign: bool = True) -> str:
+    """Write a share with its interval, ``"+2.1 % ± 0.3 %"``."""
+    half = 100 * interval.half_width
+    if isinf(half):
+        return f"{100 * interval.value:{'+' if sign else ''}.1f} %"
+    decimals = min(max(-floor(log10(half)), 1), 3) if half > 0 else 1
+    plus = "+" if sign else ""
+    return f"{100 * interval.value:{plus}.{decimals}f} % ± {half:.{decimals}f} %"
+
+
+def change(ratio: Interval) -> str:
+    """Write a ratio as what is added, with its interval."""
+    return percent(more(ratio))
+
+
+def point_name(point: OperatingPoint, *, limit: str = "W limit") -> str:
+    """Write an operating point, ``"1095 MHz"`` or ``"the driver's default"``.
+
+    ``limit`` stands behind the number of a power limit.
+    """
+    parts = [
+        "" if point.sm_clock_mhz is None else f"{point.sm_clock_mhz} MHz",
+        "" if point.mem_clock_mhz is None else f"memory {point.mem_clock_mhz} MHz",
+        "" if point.power_limit_w is None else f"{point.power_limit_w:g} {limit}",
+    ]
+    return ", ".join(part for part in parts if part) or "the driver's default"
+
+
+def upper(text: str) -> str:
+    """Begin ``text`` with a capital."""
+    return text[0].upper() + text[1:]
 
 
 def _exponent(value: float) -> int:

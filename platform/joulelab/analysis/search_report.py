@@ -10,12 +10,12 @@ from joulelab.analysis import search_plot
 from joulelab.analysis.course_plot import courses_figure
 from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.methods import search_paragraph
-from joulelab.analysis.quantities import PLUS_MINUS, brief, decimals_for, si_scale
+from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow, chart_point, chosen_rows
-from joulelab.analysis.search_wording import configuration_name, payback, recommendation, remarks
+from joulelab.analysis.search_wording import recommendation, remarks
 from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.table import Columns, Frame, frame, interval_columns, numbers_at, plus_minus
-from joulelab.analysis.wording import constraint_words, replay_words
+from joulelab.analysis.wording import replay_words
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
@@ -73,7 +73,6 @@ def _section(
         course=partial(search_plot.course_figure, result, with_head=False) if can_plot else None,
         course_caption=search_plot.course_caption(result),
         courses=partial(courses_figure, _chosen_trials(result, measurements), traces),
-        facts=_facts(result),
         methods=search_paragraph(result, measurements, settings),
         level=result.answer.standing.level,
     )
@@ -90,40 +89,6 @@ def _chosen_trials(
         if m.valid and role is not None:
             found.setdefault(f"{role}, {m.phase}" if has_phases else role, m)
     return sorted(found.items())
-
-
-def _facts(result: SearchResult) -> list[tuple[str, str]]:
-    problem, method, found, last = result.problem, result.method, result.answer, result.steps[-1]
-    limits = "; ".join(constraint_words(each) for each in problem.constraints)
-    after, best, num_tried = payback(found, problem), found.standing.best, len(result.rows)
-    never = (
-        "nothing measured keeps to the constraints"
-        if found.missed
-        else "it is not certain that energy is saved"
-    )
-    at = next(step.number for step in result.steps if step.outcome.candidate == best)
-    lost = [
-        ("power-capped", found.capped, ": the same as a lower clock"),
-        ("not measured", found.failed, ". Were one better, the answer would be another"),
-    ]
-    return [
-        ("lowest", f"{problem.objective.label} per {result.unit}"),
-        ("constraints", limits or "none"),
-        ("among", f"{problem.space.summary}: {len(problem.space)} configurations"),
-        ("baseline", configuration_name(problem.space.baseline, problem.space)),
-        ("algorithm", f"{method.algorithm}, seed {method.seed}"),
-        ("budget", method.budget or "none"),
-        ("ended by", method.stopped_by),
-        ("trials", f"{last.number} of {num_tried} configurations, {last.num_valid} with figures"),
-        ("energy spent", brief(found.spent_j, "J")),
-        ("pays for itself", f"after {after}" if after else never),
-        *(
-            (name, f"{'; '.join(configuration_name(each, problem.space) for each in those)}{why}")
-            for name, those, why in lost
-            if those
-        ),
-        ("chosen", f"first measured at trial {at} of {last.number}"),
-    ]
 
 
 def _summary(result: SearchResult) -> list[tuple[str, float]]:

@@ -1,10 +1,12 @@
 """What a search found in words, the same in the terminal, in plots, in the report and in MLflow."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
-from joulelab.analysis.quantities import brief, counted, quantity
-from joulelab.analysis.wording import advice_words, change, constraint_words, miss_words, percent
+from joulelab.analysis.quantities import percent
+from joulelab.analysis.templates import texts
+from joulelab.analysis.wording import advice_words, constraint_words, miss_words
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.hardware import GpuSpec
@@ -55,73 +57,37 @@ def units_of(problem: Problem) -> str:
 
 def sentence(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> str:
     """Say which configuration to choose, what it saves, and how sure that is."""
-    return " ".join(
-        (recommendation(found, problem), *remarks(found, problem, stopped_by=stopped_by))
-    )
+    return " ".join(_sentences(found, problem, stopped_by))
 
 
 def recommendation(found: Answer, problem: Problem) -> str:
     """Say which configuration to choose and what it saves, in one sentence."""
-    space, best = problem.space, found.best.configuration
-    if found.missed:
-        return _nearest(found, problem)
-    if best == space.baseline:
-        advice = f"Stay with {configuration_name(best, space)}: nothing measured is better"
-    else:
-        energy, time = change(found.energy_ratio), change(found.time_ratio)
-        advice = f"Choose {configuration_name(best, space)}: {energy} energy at {time} time"
-    advice += _kept(found)
-    if not found.standing.is_feasible:
-        advice += ", although it is not sure to keep to every constraint; nothing measured is"
-    return f"{advice}; {_equals(found)}."
-
-
-def _nearest(found: Answer, problem: Problem) -> str:
-    """Say that nothing keeps to the constraints, by how much the nearest misses, what to change."""
-    named = configuration_name(found.best.configuration, problem.space)
-    bounds = " and ".join(constraint_words(each.constraint) for each in found.missed)
-    misses = " and ".join(map(miss_words, found.missed))
-    advice = advice_words([each.constraint.quantity for each in found.missed])
-    return f"Nothing measured keeps to {bounds}: nearest comes {named}, with {misses}. {advice}"
+    return _sentences(found, problem, SETTLED)[0]
 
 
 def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> list[str]:
     """Say what is fastest, what the search took and when that pays, and what may be missed."""
-    sentences = [*_fastest(found, problem), _price(found, problem)]
-    if stopped_by == UNDER_WAY:
-        sentences.append("The search goes on, and may find better.")
-    elif stopped_by != SETTLED:
-        sentences.append(
-            f"It was ended by {stopped_by} before it was settled; a longer one may find better."
-        )
-    if found.capped:
-        num = len(found.capped)
-        sentences.append(
-            f"{counted(num, 'configuration')} {'was' if num == 1 else 'were'} power-capped, and "
-            f"{'is' if num == 1 else 'are'} the same as a lower clock."
-        )
-    if found.unmeasured:
-        num = len(found.unmeasured)
-        sentences.append(
-            f"{counted(num, 'configuration')} that {'was' if num == 1 else 'were'} not measured "
-            "may be as good, as far as the model tells; to measure "
-            f"{'it' if num == 1 else 'each'} once would take some "
-            f"{quantity(found.unmeasured_j, 'J', digits=2)}."
-        )
-    if ends := _ends(found, problem):
-        sentences.append(
-            f"It lies at the end of what was asked for in {' and '.join(ends)}; values beyond may "
-            "be better."
-        )
-    has_formats = len(problem.space.axes.get("precision", ())) > 1
-    if has_formats and found.best.figures.retention is None:
-        sentences.append("What each format does to quality was not scored; a QEP search scores it.")
-    if found.failed:
-        sentences.append(
-            f"{counted(len(found.failed), 'configuration')} could not be measured; were one of "
-            "them better, the answer would be another."
-        )
-    return sentences
+    return _sentences(found, problem, stopped_by)[1:]
+
+
+def _sentences(found: Answer, problem: Problem, stopped_by: str) -> list[str]:
+    pays_after = None if found.missed else found.pays_after
+    return texts(
+        "search.txt.j2",
+        found=found,
+        problem=problem,
+        name=partial(configuration_name, space=problem.space),
+        bounds=[constraint_words(each.constraint) for each in found.missed],
+        misses=map(miss_words, found.missed),
+        advice=advice_words([each.constraint.quantity for each in found.missed]),
+        kept=_kept(found),
+        after=pays_after and f"{significant(pays_after.value)} {units_of(problem)}",
+        stopped_by=stopped_by,
+        settled=SETTLED,
+        under_way=UNDER_WAY,
+        ends=_ends(found, problem),
+        has_scores=found.best.figures.retention is not None,
+    )
 
 
 def payback(found: Answer, problem: Problem, *, of: str = "") -> str:
@@ -146,34 +112,8 @@ def _kept(found: Answer) -> str:
     if kept is None:
         return ""
     if not u:
-        return f", quality {100 * kept:.1f} % of the reference's"
-    kept_interval = Interval(value=kept, low=kept - 2 * u, high=kept + 2 * u)
-    return f", quality {percent(kept_interval, sign=False)} of the reference's"
-
-
-def _equals(found: Answer) -> str:
-    num = len(found.standing.members) - 1
-    if len(found.compared) == 1:
-        return "no other configuration has been measured"
-    if found.standing.is_open:
-        return "others may be as good, as so few recordings do not show how they scatter"
-    if num == 0:
-        return "every other configuration that was measured is worse"
-    return f"{counted(num, 'configuration')} statistically indistinguishable from it"
-
-
-def _fastest(found: Answer, problem: Problem) -> list[str]:
-    """Name the fastest of the set, on which noise has less say than on the lowest."""
-    fastest, space = found.fastest.configuration, problem.space
-    these = "these that keep to the constraints" if problem.constraints else "these"
-    if len(found.standing.members) == 1 or found.standing.is_open or found.missed:
-        return []
-    if fastest == found.best.configuration:
-        return [f"It is the fastest of {these}."]
-    ratios, name = found.compared[fastest], configuration_name(fastest, space)
-    energy, time = change(ratios.energy_ratio), change(ratios.time_ratio)
-    added = "" if fastest == space.baseline else f": {energy} energy at {time} time"
-    return [f"The fastest of {these} is {name}{added}."]
+        return f"{100 * kept:.1f} %"
+    return percent(Interval(value=kept, low=kept - 2 * u, high=kept + 2 * u), sign=False)
 
 
 def _ends(found: Answer, problem: Problem) -> list[str]:
@@ -211,14 +151,6 @@ def _is_slack(limit_w: KnobValue, figures: Figures) -> bool:
 def _is_at_end(value: KnobValue, values: Sequence[KnobValue]) -> bool:
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     return len(numbers) > 2 and value in (min(numbers), max(numbers))
-
-
-def _price(found: Answer, problem: Problem) -> str:
-    price = f"The search took {brief(found.spent_j, 'J')}"
-    if found.pays_after is None or found.missed:
-        return f"{price}."
-    after = significant(found.pays_after.value)
-    return f"{price} and pays for itself after {after} {units_of(problem)}."
 
 
 Words = TypeVar("Words")

@@ -13,14 +13,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from joulelab.analysis import search_wording
 from joulelab.analysis.compared import Phase
 from joulelab.analysis.listing import Closing, Listing
-from joulelab.analysis.methods import uncertainty_statement
 from joulelab.analysis.page import render
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.style import save_figure, save_png_and_svg, themed_svg
 from joulelab.analysis.table import Frame, fitting
-from joulelab.analysis.wording import NOT_HARDWARE, board_words
+from joulelab.analysis.wording import NOT_HARDWARE, board_words, constraint_words
 from joulelab.core.measurement import Measurement
 from joulelab.core.steadiness import Drift
 from joulelab.tracking.durable import write_whole
@@ -51,7 +51,6 @@ class Section:
     level: float
     courses: Draw | None = None
     remarks: Sequence[str] = ()
-    facts: Sequence[tuple[str, str]] = ()
     course: Draw | None = None
     course_caption: str = ""
     beside: Sequence[Table] = ()
@@ -70,11 +69,6 @@ class Section:
     def drifting(self) -> list[Drift]:
         """Trends that are worth a notice."""
         return [drift for drift in self.found.drifts if drift.exceeds(0.01)]
-
-    @property
-    def uncertainty(self) -> str:
-        """What the error bars hold and what they do not."""
-        return uncertainty_statement(self.level)
 
     @property
     def device(self) -> str:
@@ -131,21 +125,22 @@ class StudyReport:
 
     def page(self, template: str = "report.html.j2", **values: object) -> str:
         """Return the page, by a template that may take further ``values``."""
-        found = [section.found for section in self.sections]
-        boards = {board.uuid: board for each in found for board in each.boards}
-        return render(
-            template,
-            title=self.measurements[0].study if self.measurements else "",
-            answer=self.title.splitlines(),
-            sections=self.sections,
-            closings=self.closings,
-            drawn=_drawn,
-            devices=[boards[uuid] for uuid in sorted(boards)],
-            header=self.header,
-            origin=_origin(self.measurements),
-            not_hardware=any(board.backend in NOT_HARDWARE for board in boards.values()),
-            **values,
-        )
+        boards = {m.device.uuid: m.device for m in self.measurements}
+        shown = {
+            "title": self.measurements[0].study if self.measurements else "",
+            "answer": self.title.splitlines(),
+            "sections": self.sections,
+            "closings": self.closings,
+            "drawn": _drawn,
+            "devices": [boards[uuid] for uuid in sorted(boards)],
+            "header": self.header,
+            "measurements": self.measurements,
+            "name": search_wording.configuration_name,
+            "payback": search_wording.payback,
+            "bound": constraint_words,
+            "not_hardware": any(board.backend in NOT_HARDWARE for board in boards.values()),
+        }
+        return render(template, **shown | values)
 
     def write_panels(self, folder: Path) -> tuple[Path, ...]:
         """Write every panel for papers as PDF into ``folder`` and return their paths."""
@@ -184,30 +179,21 @@ class StudyReport:
             yield from (Text(note) for note in closing.notes)
 
 
+def nothing_to_report(
+    why: str, measurements: Sequence[Measurement], header: StudyHeader | None
+) -> StudyReport:
+    """Return the report of a study of which nothing can be said yet."""
+    return StudyReport(
+        title=f"There is nothing to report yet. {why}",
+        answer=Answer(note=why),
+        table="",
+        frame=Frame(columns=(), rows=[]),
+        figures={},
+        measurements=measurements,
+        header=header,
+    )
+
+
 def _drawn(draw: Draw | None, prefix: str) -> Markup | None:
     figure = None if draw is None else draw()
     return None if figure is None else themed_svg(figure, prefix)
-
-
-def _origin(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
-    """List what is known of where the measurements came from, each value once."""
-    found = [m.provenance for m in measurements]
-    times = sorted(p.started_at for p in found)
-
-    def each(name: str) -> str:
-        return ", ".join(sorted({str(v) for p in found if (v := getattr(p, name)) is not None}))
-
-    known = [
-        ("joulelab", each("joulelab_version")),
-        ("commit", each("git_sha")),
-        ("machines", each("hostname")),
-        ("Python", each("python_version")),
-        ("PyTorch", each("torch_version")),
-        ("weights", each("weights")),
-        ("licence", each("licence")),
-        ("first measurement", times[0]),
-        ("last measurement", times[-1]),
-        ("SLURM job", each("slurm_job_id")),
-        ("Ray job", each("ray_job_id")),
-    ]
-    return [(name, value) for name, value in known if value]

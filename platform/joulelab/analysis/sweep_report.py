@@ -21,7 +21,7 @@ from joulelab.analysis.products import (
     products_sentences,
     side_by_side,
 )
-from joulelab.analysis.quantities import PLUS_MINUS
+from joulelab.analysis.quantities import PLUS_MINUS, point_name
 from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.style import panel_figure
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, cost_of, curve_points
@@ -33,7 +33,7 @@ from joulelab.analysis.table import (
     numbers_at,
     quiet_table,
 )
-from joulelab.analysis.wording import clock_words, phase_names, point_name, replay_words, sentence
+from joulelab.analysis.wording import clock_words, phase_names, replay_words, sentence
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement

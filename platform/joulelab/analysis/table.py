@@ -43,6 +43,10 @@ class Frame:
 
         return pd.DataFrame(self.rows, columns=self.columns)
 
+    def records(self) -> list[dict[str, object]]:
+        """Return each row by the names of its columns, as JSON has it."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
     def write(self, path: Path) -> None:
         """Write it to ``path`` as CSV; ``None`` is empty."""
         with whole_text(path) as file:

@@ -2,36 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import exp, expm1, floor, isinf, log10
+from math import exp, expm1
 
 from joulelab.analysis.compared import Counts, Figures
 from joulelab.analysis.quantities import counted, uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
-from joulelab.core.additive import Interval, more
+from joulelab.analysis.templates import text
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.measurement import Measurement
-from joulelab.core.point import OperatingPoint
 from joulelab.objectives import OBJECTIVES
 from joulelab.provenance import UNKNOWN_VERSION
 from joulelab.searching.constraints import AT_LEAST, Against, Constraint, Miss, Quantity
 
 NOT_HARDWARE = {"simulated": "simulated ", "replay": "replayed "}
 """What to say before the name of a board of these backends."""
-
-
-def percent(interval: Interval, *, sign: bool = True) -> str:
-    """Write a share with its interval, ``"+2.1 % ± 0.3 %"``."""
-    half = 100 * interval.half_width
-    if isinf(half):
-        return f"{100 * interval.value:{'+' if sign else ''}.1f} %"
-    decimals = min(max(-floor(log10(half)), 1), 3) if half > 0 else 1
-    plus = "+" if sign else ""
-    return f"{100 * interval.value:{plus}.{decimals}f} % ± {half:.{decimals}f} %"
-
-
-def change(ratio: Interval) -> str:
-    """Write a ratio as what is added, with its interval."""
-    return percent(more(ratio))
 
 
 def boards_words(boards: Sequence[DeviceIdentity]) -> str:
@@ -57,19 +41,6 @@ def _software(version: str, git_sha: str | None) -> str:
         return name
     commit, _, changes = git_sha.partition("-")
     return f"{name} (commit {commit[:8]}{', with changes' if changes else ''})"
-
-
-def point_name(point: OperatingPoint, *, limit: str = "W limit") -> str:
-    """Write an operating point, ``"1095 MHz"`` or ``"the driver's default"``.
-
-    ``limit`` stands behind the number of a power limit.
-    """
-    parts = [
-        "" if point.sm_clock_mhz is None else f"{point.sm_clock_mhz} MHz",
-        "" if point.mem_clock_mhz is None else f"memory {point.mem_clock_mhz} MHz",
-        "" if point.power_limit_w is None else f"{point.power_limit_w:g} {limit}",
-    ]
-    return ", ".join(part for part in parts if part) or "the driver's default"
 
 
 def clock_words(row: SweepRow) -> str:
@@ -140,43 +111,9 @@ def board_words(board: DeviceIdentity) -> str:
 
 
 def _recommendation(phase: PhaseResult) -> str:
+    has_clocks = all(r.point.sm_clock_mhz or r.point.is_default for r in phase.rows)
     aim = OBJECTIVES[phase.objective].label
-    best, default = phase.best, phase.default
-    if best is None:
-        return f"No recommendation: {_why_none(phase)}."
-    lowest, use = phase.least or best, upper(point_name(best.point))
-    if len(phase.measured) == 1:
-        return f"{use}: {_cost(phase, best)}; no other point was measured."
-    if default is None or default.figures is None:
-        return (
-            f"{use}: {_cost(phase, best)}; there is no valid measurement of "
-            f"the driver's default to compare it with{_choice(phase)}."
-        )
-    if lowest.point.is_default:
-        return f"The driver's default has the lowest {aim}, {_cost(phase, best)}{_others(phase)}."
-    if best.point.is_default:
-        return (
-            f"No saving is shown: {point_name(lowest.point)} has the lowest {aim} "
-            f"({_change(lowest)}), but the driver's default is among the {len(phase.members) - 1} "
-            "points that are statistically indistinguishable from it."
-        )
-    return f"{use}: {_change(best)} against the default clock{_choice(phase)}."
-
-
-def _why_none(phase: PhaseResult) -> str:
-    if phase.least is None:
-        return f"none of {len(phase.exclusions)} measurements is valid"
-    lowest = f"{point_name(phase.least.point)} has the lowest {OBJECTIVES[phase.objective].label}"
-    return f"{lowest}, but so few points, each recorded once, do not show how recordings scatter"
-
-
-def _change(row: SweepRow) -> str:
-    figures = row.figures
-    if figures is None or figures.saving is None or figures.slowdown is None:
-        return ""
-    saving = figures.saving
-    energy = Interval(value=-saving.value, low=-saving.high, high=-saving.low)
-    return f"{percent(energy)} energy at {percent(figures.slowdown)} time"
+    return text("sweep.txt.j2", phase=phase, aim=aim, has_clocks=has_clocks)
 
 
 def energy_words(figures: Figures | None, unit: str) -> str:
@@ -184,47 +121,6 @@ def energy_words(figures: Figures | None, unit: str) -> str:
     if figures is None:
         return ""
     return uncertain(figures.energy_per_unit_j, figures.energy_per_unit_u_j, f"J/{unit}")
-
-
-def _cost(phase: PhaseResult, row: SweepRow) -> str:
-    figures = row.figures
-    if figures is None:
-        return ""
-    time = uncertain(figures.time_per_unit_s, figures.time_per_unit_u_s, f"s/{phase.unit}")
-    return f"{energy_words(figures, phase.unit)} in {time}"
-
-
-def _choice(phase: PhaseResult) -> str:
-    aim, points, num = OBJECTIVES[phase.objective].label, _points(phase), len(phase.members)
-    if phase.least is None or num == 1:
-        return f"; every other {points} is worse"
-    if phase.least.is_recommended:
-        return (
-            f"; the lowest {aim}, and the fastest of {num} {points}s that are statistically "
-            "indistinguishable from it"
-        )
-    return (
-        f"; the fastest of {num} {points}s that are statistically indistinguishable from the "
-        f"lowest {aim}, at {point_name(phase.least.point)}"
-    )
-
-
-def _others(phase: PhaseResult) -> str:
-    num, points = len(phase.members) - 1, _points(phase)
-    if num == 0:
-        return f"; every other {points} is worse"
-    are = "is" if num == 1 else "are"
-    return f"; {counted(num, f'other {points}')} {are} statistically indistinguishable from it"
-
-
-def _points(phase: PhaseResult) -> str:
-    has_clocks = all(r.point.sm_clock_mhz or r.point.is_default for r in phase.rows)
-    return "clock" if has_clocks else "point"
-
-
-def upper(text: str) -> str:
-    """Begin ``text`` with a capital."""
-    return text[0].upper() + text[1:]
 
 
 _USUAL: dict[Against, str] = {

@@ -100,7 +100,7 @@ def require_metered(read: Measurement) -> None:
     """Raise :class:`MeasurementError`, which says why, if a finding voids what was read."""
     found = voiding(read.findings)
     if found or not read.windows:
-        reasons = "; ".join(f"{finding.reason}: {finding.detail}" for finding in found)
+        reasons = "; ".join(map(str, found))
         raise MeasurementError(f"{read.phase} could not be metered: {reasons}")
 
 

@@ -1,4 +1,4 @@
-"""``joulelab attribute WORKLOAD``: where inside a network the joules go."""
+"""``joulelab attribute`` and ``kernels``: where the joules of a network go; what a trace holds."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
@@ -11,15 +11,18 @@ import tyro
 from rich.console import RenderableType
 from rich.table import Table
 
+from joulelab.analysis.attributed import kernels
+from joulelab.analysis.attributed.kernels import KernelProfile
 from joulelab.analysis.attributed.table import content, frame, lines, share_of_all
+from joulelab.analysis.page import Answer
 from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share
+from joulelab.attribution.kineto import Launches, read_trace
 from joulelab.attribution.session import Asked, Session
-from joulelab.cli.measure import control_of
-from joulelab.cli.program_options import ClockOptions
-from joulelab.cli.selection import OneGpu, choose_group
+from joulelab.cli.options import ClockOptions, OneGpu, choose_group
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress
+from joulelab.core.bounds import check_range
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
@@ -29,7 +32,6 @@ from joulelab.devices.control import JointControl
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.objectives import Objective, without_quality
 from joulelab.study.abstract_lab import check_guard_socket
-from joulelab.tracking.durable import write_whole
 from joulelab.workloads import WORKLOADS
 
 Clocks = Sequence[tuple[str, Attribution]]
@@ -80,9 +82,12 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             found = session.attribute(self._asked(self.point), self.method, self.contexts)
             clocks, refused = self._others(session)
         clocks = [(self.point.label, found), *clocks]
+        answer = Answer(
+            content=self._content(clocks), frame=frame(found), page=partial(_page, found)
+        )
         if self.out is not None:
-            _write(found, self.out)
-        self.show(self._content(clocks), lambda: self._shown(found, clocks, refused))
+            answer.write(self.out)
+        self.show(answer.content, lambda: self._shown(found, clocks, refused))
         return int(not all(each.is_reconciled for _, one in clocks for each in one.phases))
 
     def _session(self, stack: ExitStack) -> Session:
@@ -93,7 +98,7 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             stack.enter_context(closing(device.open_partner(address))) for address in addresses[1:]
         ]
         controls = [
-            stack.enter_context(control_of(self, address, each, note="joulelab attribute"))
+            stack.enter_context(self.control(address, each, note="joulelab attribute"))
             for address, each in zip(addresses, (device, *partners), strict=True)
         ]
         return Session(
@@ -151,13 +156,10 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             yield "For plots: --out attribution.html"
 
 
-def _write(found: Attribution, path: Path) -> None:
-    if path.suffix == ".csv":
-        frame(found).write(path)
-        return
-    from joulelab.analysis.attributed.page import page
+def _page(found: Attribution) -> str:
+    from joulelab.analysis.attributed.page import page  # Matplotlib takes a second
 
-    write_whole(path, page(found).encode())
+    return page(found)
 
 
 parse = partial(parse_with_workload, Attribute, prog="joulelab attribute")
@@ -212,3 +214,45 @@ def _shares(found: Attribution, phase: str) -> dict[str, Share]:
     parts = [share for share in one.by_component if share.name != UNEXPLAINED]
     shares = (*parts, share_of_all(one))
     return {share.name: share for share in shares if share.energy_j > 0 and share.time_s}
+
+
+_SHOWN_LAUNCHES = 400  # launches that a chart of streams can show, where no part is asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels(Printing):
+    """List the distinct kernels of a trace: how often, how long, from where; streams and gaps."""
+
+    # File that torch.profiler exported (export_chrome_trace), .json or .json.gz.
+    trace: tyro.conf.Positional[Path]
+    # Write a page with a chart of streams (.html), or all distinct kernels as numbers (.csv,
+    # .parquet), to this file.
+    out: Path | None = None
+    # Where the chart begins, in seconds after the first launch; by default in the middle.
+    from_s: float | None = None
+    for_s: float | None = None  # How much it shows; by default some hundred launches.
+
+    def run(self) -> int:
+        """Read, print and write."""
+        check_target(self.out, ".html", ".csv", ".parquet")
+        check_range("from_s", self.from_s, 0, 1e6)
+        check_range("for_s", self.for_s, 1e-9, 1e6)
+        profile = KernelProfile.of(read_trace(self.trace))
+        part, table = self._part(profile.launches), kernels.frame(profile.kernels)
+        answer = Answer(
+            content={"answer": kernels.answer(profile), "kernels": table.records()},
+            frame=table,
+            page=lambda: kernels.page(profile, self.trace, *part),
+        )
+        if self.out is not None:
+            answer.write(self.out)
+        self.show(answer.content, lambda: kernels.lines(profile))
+        return 0
+
+    def _part(self, launches: Launches) -> tuple[float, float]:
+        """Return from when to when the chart shows launches one by one."""
+        first = max(0, (len(launches) - _SHOWN_LAUNCHES) // 2)
+        last = min(len(launches), first + _SHOWN_LAUNCHES) - 1
+        start_s = float(launches.start_s[first]) if self.from_s is None else self.from_s
+        stop_s = float(launches.start_s[last] + launches.duration_s[last])
+        return start_s, max(stop_s, start_s + 1e-6) if self.for_s is None else start_s + self.for_s

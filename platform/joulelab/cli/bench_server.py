@@ -16,13 +16,13 @@ from rich.text import Text
 from joulelab.analysis.quantities import PLUS_MINUS, brief, uncertain
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.cli import run_report
-from joulelab.cli.program_options import (
+from joulelab.cli.options import (
     ClockOptions,
+    SomeGpus,
     check_places,
     parse_before_dashes,
     write_result,
 )
-from joulelab.cli.selection import SomeGpus
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.choice import find_visible, open_in_real_time
 from joulelab.errors import ConfigError, DeviceError

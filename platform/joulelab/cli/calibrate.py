@@ -12,7 +12,7 @@ from rich.text import Text
 
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import check_target, numbers, quiet_table, words
-from joulelab.cli.program_options import ClockOptions
+from joulelab.cli.options import ClockOptions
 from joulelab.cli.terminal import Printing, progress
 from joulelab.errors import ConfigError
 from joulelab.estimator.calibration.anchors import read_anchors
@@ -100,8 +100,7 @@ class Calibrate(Printing):
 
     def _measure_board(self) -> int:
         from joulelab.bench import Bench
-        from joulelab.cli.measure import control_of
-        from joulelab.cli.selection import choose_address
+        from joulelab.cli.options import choose_address
         from joulelab.devices.choice import open_device
         from joulelab.running.board import host_facts, measure_board
         from joulelab.study.abstract_lab import check_guard_socket
@@ -116,7 +115,7 @@ class Calibrate(Printing):
         options = ClockOptions(observe_only=self.observe_only, guard_socket=self.guard_socket)
         with (
             closing(open_device(address)) as device,
-            control_of(options, address, device, note="joulelab calibrate") as control,
+            options.control(address, device, note="joulelab calibrate") as control,
             progress() as tell,
             Bench(device, control=control) as bench,
         ):

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from joulelab.cli.options import SomeGpus
 from joulelab.cli.processors import Processors
-from joulelab.cli.selection import SomeGpus
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity, DeviceState
 from joulelab.devices.base import Device
 from joulelab.devices.choice import open_device

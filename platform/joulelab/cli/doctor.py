@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.cli.checks import check_device, who_guards
-from joulelab.cli.selection import SomeGpus
+from joulelab.cli.options import SomeGpus
 from joulelab.cli.terminal import terminal
 from joulelab.core.check import Check, Status, Verdict, run_checks
 from joulelab.core.device import DeviceAddress

@@ -1,7 +1,7 @@
 """``joulelab estimate`` and ``memory``: what models cost on devices, before anything runs."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,16 +15,11 @@ from joulelab.analysis.estimates.detail import (
     hints_table,
     memory_table,
 )
-from joulelab.analysis.estimates.export import (
-    SUFFIXES,
-    Answer,
-    to_json,
-    write_answer,
-    write_cells,
-)
+from joulelab.analysis.estimates.export import SUFFIXES, cells_answer
 from joulelab.analysis.estimates.kernels import event_table, group_table
 from joulelab.analysis.estimates.overview import answers, overview
 from joulelab.analysis.estimates.wording import asked, cell_name
+from joulelab.analysis.page import Answer
 from joulelab.analysis.table import Frame, check_target
 from joulelab.cli import words
 from joulelab.cli.terminal import Printing, progress, terminal
@@ -92,12 +87,26 @@ class Asking(Printing):
             strict=strict,
         )
 
+    def give(self, answer: Answer, shown: Iterable[RenderableType], out: Path | None) -> None:
+        """Print what is ``shown`` of an answer, or its JSON, and write it to a file."""
+        if self.json:
+            print(answer.json)
+        else:
+            terminal().print(*shown, sep="\n")
+        if out is not None:
+            answer.write(out)
+
     def _calibration(self) -> str | None:
         if self.calibration is None or reference(str(self.calibration)) is None:
             return None if self.calibration is None else str(self.calibration)
         from joulelab.tracking.mlflow_calibrations import calibration_file
 
         return str(calibration_file(self.calibration, store_of(self.tracking_uri)))
+
+
+def in_bold(sentences: Iterable[str]) -> list[Text]:
+    """Return the sentences that a reader needs first."""
+    return [Text(sentence, style="bold") for sentence in sentences]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +138,10 @@ class Estimate(Asking):
         check_target(self.out, *SUFFIXES)
         words.check_limits(self.limits)
         cells = self.predict()
-        if self.json:
-            print(to_json(cells))
-        else:
-            terminal().print(*self.shown(cells), sep="\n")
-        if self.out is not None:
-            write_cells(cells, self.out, per_group=self.per_group)
-            if not self.json:
-                print(f"Written to {self.out}")
+        answer = cells_answer(cells, per_group=self.per_group)
+        self.give(answer, self.shown(cells), self.out)
+        if self.out is not None and not self.json:
+            print(f"Written to {self.out}")
         for cell in cells:
             for reason in words.missed(cell.estimate, self.limits) if cell.estimate else ():
                 print(f"{cell_name(cell, cells)}: {reason}.", file=sys.stderr)
@@ -169,7 +174,7 @@ class Estimate(Asking):
         if len(cells) == 1:
             yield detail(cells[0])
         else:
-            yield from (Text(sentence, style="bold") for sentence in answers(cells))
+            yield from in_bold(answers(cells))
             yield overview(cells, terminal())
         for cell in cells:
             yield from self._parts(cell, cells)
@@ -187,23 +192,10 @@ class Estimate(Asking):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answering(Asking):
-    """A question whose answer is a few sentences and tables."""
-
-    out: Path | None = None  # Write a file as well: .json, .csv, .md or .html.
-
-    def give(self, answer: Answer, shown: Sequence[RenderableType]) -> None:
-        """Print sentences and what is ``shown`` below them, and write the file."""
-        sentences = [Text(sentence, style="bold") for sentence in answer.sentences]
-        self.show(answer.content, lambda: [*sentences, *shown])
-        if self.out is not None:
-            write_answer(answer, self.out)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory(Answering):
+class Memory(Asking):
     """Show the memory that models need: parts, timeline, and the largest batch that fits."""
 
+    out: Path | None = None  # Write a file as well: .json, .csv, .md or .html.
     quick: bool = False  # Do not look for what would save memory, which needs some more traces.
     # Most memory of each device, for the exit code; by default all that it has.
     max_memory_b: float | None = None
@@ -230,7 +222,8 @@ class Memory(Answering):
         phases = found[0].phases.items()
         in_full = [part for each in phases for part in (Text(), memory_table(*each))]
         below = [part for table in answer.tables[1:] for part in (Text(), table)]
-        self.give(answer, answer.tables if len(found) > 1 else [*in_full, *below])
+        shown = answer.tables if len(found) > 1 else [*in_full, *below]
+        self.give(answer, [*in_bold(answer.sentences), *shown], self.out)
         above = [words.over({"memory": fit.worst.peak_b}, limits) for fit in found]
         for fit, reasons in zip(found, above, strict=True):
             for reason in reasons:

@@ -3,16 +3,18 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import tyro
 from rich.table import Table
 
-from joulelab.analysis.estimates.export import SUFFIXES, Answer
+from joulelab.analysis.estimates.export import SUFFIXES
 from joulelab.analysis.estimates.wording import asked, differing, value_of
+from joulelab.analysis.page import Answer
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import BEST, EQUAL, Frame, check_target, numbers, quiet_table, words
-from joulelab.cli.estimate import Answering
+from joulelab.cli.estimate import Asking, in_bold
 from joulelab.cli.terminal import progress
 from joulelab.cli.words import Limits, check_limits, over
 from joulelab.cli.words import numbers as whole_numbers
@@ -25,12 +27,13 @@ from joulelab.objectives import OBJECTIVES, without_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep(Answering):
+class Sweep(Asking):
     """Predict over core clocks, and say which clock has the lowest EDP; nothing is run.
 
     `experiments/dvfs_sweep.py` measures the same.
     """
 
+    out: Path | None = None  # Write a file as well: .json, .csv, .md or .html.
     objective: str = "edp"  # What is to be low: edp, ed2p, energy, time, or that of a plug-in.
     # Core clocks: 600,1200 or 600:1980:15 for first, last and step. By default the whole range of
     # each device.
@@ -69,7 +72,7 @@ class Sweep(Answering):
             sentences=[sweep_sentence(curves, aim)],
             tables=[optima_table(curves, aim), around_table(best_curve(curves, aim), aim)],
         )
-        self.give(answer, answer.tables)
+        self.give(answer, [*in_bold(answer.sentences), *answer.tables], self.out)
         return 0
 
 

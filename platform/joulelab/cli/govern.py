@@ -14,9 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.table import numbers, quiet_table, words
-from joulelab.cli.program_options import check_places, parse_before_dashes, write_result
+from joulelab.cli.options import OneGpu, check_places, parse_before_dashes, write_result
 from joulelab.cli.run import NOT_EXECUTABLE, NOT_FOUND
-from joulelab.cli.selection import OneGpu
 from joulelab.core.codec import to_json
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.base import Device

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from joulelab.cli.selection import OneGpu
+from joulelab.cli.options import OneGpu
 from joulelab.cli.terminal import Printing
 from joulelab.core.device import Capabilities, DeviceAddress
 from joulelab.csv_table import read_csv_table

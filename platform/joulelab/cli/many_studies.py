@@ -11,8 +11,9 @@ from rich.table import Column, Table
 from joulelab.analysis.fleet import Aspect, BoardRatio, Fleet, fleets_of, short
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.policy import Application, Policy, applications_of, point_words, policies
+from joulelab.analysis.quantities import change, percent
 from joulelab.analysis.table import Frame, check_target, frame, interval_columns, quiet_table
-from joulelab.analysis.wording import boards_counted, change, percent
+from joulelab.analysis.wording import boards_counted
 from joulelab.cli.terminal import Printing
 from joulelab.core.additive import Interval
 from joulelab.errors import ConfigError

@@ -109,7 +109,7 @@ class Report:
     def run(self) -> int:
         """Write the files of every study below the folder, and print what it found."""
         check_range("--max-rows", self.max_rows, 1, _MOST_ROWS)
-        from joulelab.analysis.conclude import report_anew
+        from joulelab.study.conclude import report_anew
 
         for folder in study_folders(self.results_dir):
             with StudyLock(folder):

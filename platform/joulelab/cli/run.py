@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from joulelab.cli.program_options import (
+from joulelab.cli.options import (
     ClockOptions,
     check_places,
+    choose_addresses,
     parse_before_dashes,
     write_result,
 )
@@ -103,12 +104,8 @@ class Run(ClockOptions):
         """Return the GPUs that count whatever is seen; empty for those that the program uses."""
         if not self.uuid and self.gpu is None:
             return []
-        from joulelab.cli.selection import choose_address, find_addresses
-
-        if self.gpu is not None:
-            uuid = self.uuid[0] if self.uuid else None
-            return [choose_address(self.device, store=self.store, uuid=uuid, gpu=self.gpu)]
-        return find_addresses(self.device, self.store, self.uuid)
+        found = choose_addresses(self.device, store=self.store, uuids=self.uuid, gpu=self.gpu)
+        return list(found.values())
 
     def _settings(self, stack: ExitStack, named: "Sequence[DeviceAddress]") -> "Settings":
         from joulelab.devices.choice import find_visible

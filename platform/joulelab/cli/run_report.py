@@ -140,7 +140,7 @@ def conduct_lines(use: ProgramUse | ServerUse) -> list[str]:
     ]
     for gpu in use.gpus:
         if gpu.valid:  # else they are the reason
-            lines += [f"{gpu.uuid}: {finding.reason}: {finding.detail}" for finding in gpu.findings]
+            lines += [f"{gpu.uuid}: {finding}" for finding in gpu.findings]
     return [*lines, *use.notes]
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from joulelab.analysis.quantities import brief
 from joulelab.cli.devices import plain
-from joulelab.cli.selection import SomeGpus, choose_addresses
+from joulelab.cli.options import SomeGpus, choose_addresses
 from joulelab.cli.terminal import terminal
 from joulelab.core.bounds import DAY_S, check_positive, check_range
 from joulelab.core.device import GpuProcess

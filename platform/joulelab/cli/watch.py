@@ -73,7 +73,7 @@ class LivePage:
 
     def text(self) -> str:
         """Return the page as it is now; JouleLabError if there is none."""
-        from joulelab.study.live_page import live_page
+        from joulelab.study.conclude import live_page
 
         with self._turn:
             study = newest_study(self._folder)

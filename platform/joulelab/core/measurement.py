@@ -55,6 +55,9 @@ class Finding:
         if self.reason not in get_args(InvalidReason):
             raise ConfigError(f"reason must be one of {get_args(InvalidReason)}: {self.reason!r}.")
 
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
@@ -280,8 +283,12 @@ class Measurement:
             raise MeasurementError("window_cv needs at least two windows.")
         return mean_u(per_unit_j) * sqrt(len(per_unit_j)) / fmean(per_unit_j)
 
+    @property
+    def reason(self) -> str:
+        """Why it must not be believed; empty if it is valid."""
+        return "; ".join(map(str, self.findings))
+
     def _trusted(self) -> tuple[EnergyWindow, ...]:
         if self.findings:
-            reasons = "; ".join(f"{f.reason}: {f.detail}" for f in self.findings)
-            raise MeasurementError(f"Measurement {self.measurement_id} is invalid: {reasons}")
+            raise MeasurementError(f"Measurement {self.measurement_id} is invalid: {self.reason}")
         return self.windows

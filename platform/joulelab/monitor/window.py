@@ -86,7 +86,7 @@ class GpuUse:
         """Why the energy is not known; empty if it is."""
         if self.valid:
             return ""
-        reasons = "; ".join(f"{f.reason}: {f.detail}" for f in self.findings if f.reason in VOIDING)
+        reasons = "; ".join(str(each) for each in self.findings if each.reason in VOIDING)
         return f"What {self.uuid} used is not known: {reasons}"
 
     def _known(self, value: float | None) -> float:

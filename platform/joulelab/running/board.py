@@ -23,7 +23,6 @@ from joulelab.running.step_response import (
     RIDGE,
     leakage_of,
     measure_lags,
-    reason_of,
     ridge_of,
 )
 from joulelab.sampling.calibration import calibrate
@@ -134,7 +133,7 @@ class _Board:
         idle = record.measurement.idle
         name = "waiting_power_w"
         if idle is None:
-            yield Fact(name=name, reason=reason_of(record.measurement) or "no idle window")
+            yield Fact(name=name, reason=record.measurement.reason or "no idle window")
             return
         power_w = idle.energy_j / idle.duration_s
         yield Fact(name=name, value=power_w, u=idle.power_u_w)
@@ -184,7 +183,7 @@ class _Board:
             return
         found = record.measurement
         if not found.valid:
-            yield Fact(name=name, reason=reason_of(found))
+            yield Fact(name=name, reason=found.reason)
             return
         rate, power_w = per_unit / found.time_per_unit_s, found.power_w
         u = rate * found.time_per_unit_u_s / found.time_per_unit_s

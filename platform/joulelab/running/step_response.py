@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.configuration import Configuration
-from joulelab.core.measurement import Measurement
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
 from joulelab.core.statistics import line_slope_and_u, mean_u, student_t
@@ -174,7 +173,7 @@ def leakage_of(record: Record) -> Fact:
     name, found = "leakage_w_per_k", record.measurement
     wrong = [each for each in found.findings if each.reason not in _COOLING_DOWN]
     if wrong or not found.windows:
-        return Fact(name=name, reason=reason_of(found))
+        return Fact(name=name, reason=found.reason)
     seen = [(look.at_s, look.state.temperature_c) for look in record.course.looks]
     known = [(at_s, celsius) for at_s, celsius in seen if celsius is not None]
     middles_s = [window.start_s + window.duration_s / 2 for window in found.windows]
@@ -193,8 +192,3 @@ def leakage_of(record: Record) -> Fact:
     flattened = 1 / 12 / pvariance(heat_c)
     slope /= 1 - flattened
     return Fact(name=name, value=float(slope), u=hypot(u, flattened / 2 * slope))
-
-
-def reason_of(found: Measurement) -> str:
-    """Return why a measurement is invalid, in words."""
-    return "; ".join(f"{each.reason}: {each.detail}" for each in found.findings)

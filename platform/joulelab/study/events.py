@@ -120,7 +120,7 @@ def outcome_of(phases: Sequence[Measurement]) -> Outcome:
     if not findings:
         return replace(found, figures=_figures(phases))
     held = _held(phases) if {f.reason for f in findings} == {"power_capped"} else None
-    return replace(found, reason=f"{findings[0].reason}: {findings[0].detail}", held=held)
+    return replace(found, reason=str(findings[0]), held=held)
 
 
 def spent_j(measurement: Measurement) -> float:

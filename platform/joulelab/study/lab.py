@@ -1,6 +1,6 @@
 """Where a study of this process runs, on what, and where its results go."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,6 @@ from joulelab.analysis.search_wording import score_words
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
-from joulelab.core.trial import Trial
 from joulelab.devices.choice import find_visible, is_hardware
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
 from joulelab.guard.holders import holders
@@ -31,7 +30,6 @@ from joulelab.study.worker import GpuWorker, WorkerSettings
 from joulelab.tracking.addresses import connectable
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
-from joulelab.tracking.store import ResultStore
 
 if TYPE_CHECKING:  # it needs SciPy
     from joulelab.attribution.attribution import Attribution
@@ -154,27 +152,10 @@ class Lab(AbstractLab[StudyGpu]):
         return LocalPool(gpus, how)
 
     @override
-    def carry_out(
-        self,
-        trials: Sequence[Trial],
-        gpus: Sequence[StudyGpu],
-        folder: Path,
-        *,
-        settings: object,
-        begin: Callable[[ResultStore], object] = lambda store: None,
-        conclude: Callable[[ResultStore], object] | None = None,
-    ) -> StudySummary:
-        """Measure ``trials`` and show how far it is; see :func:`~joulelab.study.run.run_trials`.
-
-        Raises:
-            MeasurementError: If not a single one could be measured; says why.
-        """
-        summary = super().carry_out(
-            trials, gpus, folder, settings=settings, begin=begin, conclude=conclude
-        )
-        if summary.failed and len(summary.failed) == len(trials):
+    def require_some(self, summary: StudySummary) -> None:
+        """Raise MeasurementError if not a single trial could be measured; says why."""
+        if summary.failed and len(summary.failed) == summary.num_trials:
             raise MeasurementError(f"Nothing was measured. {next(iter(summary.failed.values()))}")
-        return summary
 
     @override
     def console(self) -> Console:

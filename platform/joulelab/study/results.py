@@ -11,21 +11,19 @@ from typing_extensions import override
 from joulelab.analysis.products import products_sentences, side_by_side
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import score_words, sentence
-from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
+from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, analyse_sweep
 from joulelab.analysis.wording import sentence as sweep_sentence
 from joulelab.core.measurement import Measurement
 from joulelab.errors import ANALYSIS, ConfigError, MeasurementError, require
 from joulelab.registry import unknown_name
 from joulelab.searching.scores import Scores
+from joulelab.study.conclude import Found, report_of
 from joulelab.study.ledger import StudySummary
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.study import StudyHeader
 
 if TYPE_CHECKING:  # pandas and matplotlib take a second; numbers alone need neither
     import pandas as pd
     from matplotlib.figure import Figure
-
-    from joulelab.analysis.study_report import StudyReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +46,11 @@ class StudyResult(ABC):
     def report(self, path: str | Path) -> Path:
         """Write the report as an HTML page that needs no other file, and return its path."""
         require(*ANALYSIS)
-        return self._report(ResultStore(self.folder).read_study()).write_page(Path(path))
+        return report_of(ResultStore(self.folder), self._found()).write_page(Path(path))
 
     @abstractmethod
-    def _report(self, header: StudyHeader | None) -> "StudyReport":
-        """Return what the page holds."""
+    def _found(self) -> Found:
+        """Return what the page is of."""
 
     def _choose(self, name: str | None, known: Sequence[str], kind: str = "phase") -> str:
         if name is None and len(known) == 1:
@@ -112,12 +110,8 @@ class MeasureResult(StudyResult):
         return drawn(trace_figure(traces, title=title), path)
 
     @override
-    def _report(self, header: StudyHeader | None) -> "StudyReport":
-        from joulelab.analysis.sweep import analyse_sweep
-        from joulelab.analysis.sweep_report import sweep_report
-
-        measurements = self.measurements
-        return sweep_report(analyse_sweep(measurements), measurements, header=header)
+    def _found(self) -> SweepResult:
+        return analyse_sweep(self.measurements)
 
     @override
     def __str__(self) -> str:
@@ -198,10 +192,8 @@ class SweepStudy(StudyResult):
         return drawn(phase_figure(found), path)
 
     @override
-    def _report(self, header: StudyHeader | None) -> "StudyReport":
-        from joulelab.analysis.sweep_report import sweep_report
-
-        return sweep_report(self.result, self.measurements, header=header)
+    def _found(self) -> SweepResult:
+        return self.result
 
     @override
     def __str__(self) -> str:
@@ -267,10 +259,8 @@ class SearchStudy(StudyResult):
         return drawn(front_figure(self.result), path)
 
     @override
-    def _report(self, header: StudyHeader | None) -> "StudyReport":
-        from joulelab.analysis.search_report import search_report
-
-        return search_report(self.result, self.measurements, header=header)
+    def _found(self) -> SearchResult:
+        return self.result
 
     @override
     def __str__(self) -> str:

@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from joulelab.analysis.conclude import write_search
 from joulelab.analysis.search_result import (
     ASKED,
     SearchMethod,
@@ -32,6 +31,7 @@ from joulelab.searching.race import Race, num_confirming
 from joulelab.searching.space import POINT_AXES, SearchSpace
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.budget import Budget
+from joulelab.study.conclude import write_search
 from joulelab.study.gpu import StudyGpu, check_power_limits, study_clocks_mhz
 from joulelab.study.ledger import SearchSummary
 from joulelab.study.resume import History, history_of
@@ -41,6 +41,7 @@ from joulelab.study.search_queue import Search, Sentinel, lookup
 from joulelab.study.workload import StudyWorkload
 from joulelab.tracing.precision import check_precision, supports
 from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import RunMetrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,23 +149,26 @@ def conclude_search(
 
 def _runs(
     measurements: Sequence[Measurement], history: History, evidence: Evidence, course: Course
-) -> dict[str, dict[str, float]]:
-    """Return what each measurement's trial shows beside it, by the measurement's id.
+) -> list[RunMetrics]:
+    """Return what each measurement's trial shows beside it.
 
     A trial of several phases has one cost, that of all of them together.
     """
     by_trial: dict[tuple[str, int], list[str]] = {}
     for m in measurements:
         by_trial.setdefault((m.trial, m.attempt), []).append(m.measurement_id)
-    runs: dict[str, dict[str, float]] = {}
+    runs = []
     for trial, outcome in zip(history.trials, history.outcomes, strict=True):
         known = evidence.mean(trial.configuration)
         if outcome.figures is None or known is None:
             continue
         figures = replace(outcome.figures, retention=known.retention, retention_u=known.retention_u)
         numbers = {"cost_ratio": course.cost_ratio(figures), "retention": known.retention}
-        shown = {name: value for name, value in numbers.items() if value is not None}
-        runs.update(dict.fromkeys(by_trial[trial.name, trial.attempt], shown))
+        shown = tuple((name, value) for name, value in numbers.items() if value is not None)
+        runs += [
+            RunMetrics(measurement_id=each, values=shown)
+            for each in by_trial[trial.name, trial.attempt]
+        ]
     return runs
 
 

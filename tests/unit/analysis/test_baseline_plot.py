@@ -3,10 +3,10 @@ import re
 import pytest
 from synthetic_results import header, measurement
 
-from joulelab.analysis.conclude import report_anew
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.errors import ConfigError
+from joulelab.study.conclude import report_anew
 from joulelab.tracking.store import ResultStore
 
 LOST = Finding(reason="device_lost", detail="It fell off the bus.")

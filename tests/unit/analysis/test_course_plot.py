@@ -5,13 +5,13 @@ import pytest
 from synthetic_results import measurement, sweep
 
 from joulelab import PowerTrace
-from joulelab.analysis.conclude import conclude_sweep
 from joulelab.analysis.course_plot import course_figure, courses_figure
 from joulelab.analysis.study_report import REPORT
 from joulelab.analysis.style import svg_of
 from joulelab.core.device import Activity, DeviceState, Look
 from joulelab.core.record import Record
 from joulelab.core.trace import Course, SlowLook
+from joulelab.study.conclude import conclude_sweep
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.traces import read_series
 

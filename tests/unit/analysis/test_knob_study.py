@@ -8,7 +8,6 @@ from rich.console import Console
 from synthetic_results import header, measurement
 
 from joulelab import Configuration, EnergyWindow
-from joulelab.analysis.conclude import conclude_knobs, report_of
 from joulelab.analysis.knob_grid import LOG, Axis, KnobStudy, knob_grid
 from joulelab.analysis.knob_report import knob_frame
 from joulelab.analysis.knob_study import analyse_knobs, summed
@@ -31,6 +30,7 @@ from joulelab.core.quality import Quality
 from joulelab.core.record import Record
 from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.study.conclude import conclude_knobs, report_of
 from joulelab.tracking.store import ResultStore
 
 BATCHES = (1, 4, 16)

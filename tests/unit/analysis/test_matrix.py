@@ -10,7 +10,6 @@ from synthetic_results import header, measurement
 
 from joulelab import EnergyWindow
 from joulelab.analysis.cell_report import can_plot_matrix, matrix_figure, matrix_table
-from joulelab.analysis.conclude import conclude_matrix, report_anew
 from joulelab.analysis.matrix import (
     COLUMNS,
     Variant,
@@ -22,7 +21,7 @@ from joulelab.analysis.table import frame
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.csv_table import read_csv_table
-from joulelab.study.live_page import live_page
+from joulelab.study.conclude import conclude_matrix, live_page, report_anew
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 

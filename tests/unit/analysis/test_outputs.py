@@ -11,7 +11,6 @@ from page_tags import Tags
 from rich.console import Console
 from synthetic_results import board, energy_j, header, measurement, sweep
 
-from joulelab.analysis.conclude import conclude_sweep, report_of
 from joulelab.analysis.measurement_lines import measurements_frame
 from joulelab.analysis.plots import can_plot, phase_figure
 from joulelab.analysis.style import save_png_and_svg, svg_of
@@ -28,6 +27,7 @@ from joulelab.cli.main import main
 from joulelab.core.measurement import Finding, Observed
 from joulelab.core.record import Record
 from joulelab.csv_table import read_csv_table
+from joulelab.study.conclude import conclude_sweep, report_of
 from joulelab.tracking.store import ResultStore
 
 ALL_CLOCKS_MHZ = tuple(range(345, 1981, 15))

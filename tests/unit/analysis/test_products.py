@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 from synthetic_results import DEFAULT_MHZ, board, energy_j, header, measurement, power_w, time_s
 
-from joulelab.analysis.conclude import conclude_sweep, report_of
 from joulelab.analysis.products import products_notes, products_sentence, side_by_side
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.table import fitting
@@ -16,6 +15,7 @@ from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.core.statistics import student_quantile
 from joulelab.csv_table import read_csv_table
+from joulelab.study.conclude import conclude_sweep, report_of
 from joulelab.tracking.store import ResultStore
 
 CLOCKS_MHZ = (1000, 1500)

@@ -15,7 +15,6 @@ from rich.console import Console
 from search_surfaces import Surface, large_space, medium_space, problem_on
 from synthetic_results import board, header, measurement, provenance
 
-from joulelab.analysis.conclude import report_of
 from joulelab.analysis.search_plot import course_figure, front_figure
 from joulelab.analysis.search_report import TABLE, chosen_rows, search_listing
 from joulelab.analysis.search_result import LOG, SearchMethod, chart_point, read_log
@@ -30,6 +29,7 @@ from joulelab.searching.constraints import Constraint
 from joulelab.searching.course import Course
 from joulelab.searching.evidence import Evidence, Kept
 from joulelab.searching.space import SearchSpace
+from joulelab.study.conclude import report_of
 from joulelab.study.events import outcome_of, spent_j
 from joulelab.study.search import conclude_search
 from joulelab.tracking.store import ResultStore

@@ -2,10 +2,13 @@ import re
 from dataclasses import replace
 
 import pytest
+from jinja2 import UndefinedError
 from synthetic_results import measurement, sweep
 
+from joulelab.analysis.quantities import percent
 from joulelab.analysis.sweep import analyse_sweep
-from joulelab.analysis.wording import percent, phase_names, sentence, software_words
+from joulelab.analysis.templates import text
+from joulelab.analysis.wording import phase_names, sentence, software_words
 from joulelab.core.additive import Interval
 from joulelab.core.measurement import Finding
 
@@ -114,3 +117,8 @@ def test_phases_are_named_by_what_sets_them_apart():
         "llama decode, batch=8", "llama prefill, batch=8", "llama decode, batch=64",
     )  # fmt: skip
     assert sentence(result).splitlines()[1].startswith("llama prefill, batch=8: ")
+
+
+def test_a_template_that_lacks_a_value_fails_instead_of_leaving_a_gap():
+    with pytest.raises(UndefinedError, match="'phase' is undefined"):
+        text("sweep.txt.j2", aim="EDP", has_clocks=True)

@@ -8,13 +8,13 @@ import pytest
 from synthetic_results import header, measurement
 
 from joulelab import EnergyWindow
-from joulelab.analysis.conclude import conclude_knobs
 from joulelab.analysis.knob_grid import Axis, KnobStudy, knob_grid
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.record import Record
 from joulelab.devices.simulated.engine import steady_load
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
+from joulelab.study.conclude import conclude_knobs
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.disk_cache import cached_cost

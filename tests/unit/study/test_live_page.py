@@ -13,11 +13,10 @@ from actor_fixtures import QUICK
 
 import joulelab
 from joulelab.analysis import search_result
-from joulelab.analysis.conclude import report_anew
 from joulelab.analysis.knob_grid import ASKED, Axis, KnobLog, KnobStudy, knob_grid
 from joulelab.core.plan import plan_sweep
 from joulelab.errors import TrackingError
-from joulelab.study.live_page import live_page, search_so_far
+from joulelab.study.conclude import live_page, report_anew, search_so_far
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import RunningTrial, Trouble, read_state, write_state
 from joulelab.tracking.study_lock import StudyLock, holder_of

@@ -15,11 +15,11 @@ import pytest
 from mlflow.exceptions import MlflowException
 from synthetic_results import STUDY, energy_j, header, measurement, record, sweep
 
-from joulelab.analysis.conclude import conclude_sweep
 from joulelab.cli.results import Sync
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.errors import TrackingError
+from joulelab.study.conclude import conclude_sweep
 from joulelab.tracking.addresses import database_path, embedded_uri
 from joulelab.tracking.delivery import BackgroundDelivery, deliver
 from joulelab.tracking.mlflow_batch import ended_run

@@ -27,32 +27,11 @@ def page(found: Attribution) -> str:
     return render(
         "attributed/page.html.j2",
         title=f"{found.program}: where the joules go",
-        answers=[table.answer(found, phase) for phase in found.phases],
-        method=table.method_words(found),
-        metering=[table.metering_words(*each) for each in found.metering.items()],
-        notes=table.notes(found),
+        found=found,
         has_supposed=any(share.is_supposed for one in found.phases for share in one.by_kernel),
-        sections=[
-            {
-                "name": phase.phase,
-                "closure": table.closure_words(phase),
-                "is_reconciled": phase.is_reconciled,
-                "icicle": themed_svg(icicle_figure(phase), f"i{number}-"),
-                "components": table.share_table(
-                    phase, phase.by_component, "component", phase.boards
-                ),
-                "depth": themed_svg(depth_figure(phase), f"d{number}-"),
-                "layers": table.share_table(phase, table.in_order(phase), "layer"),
-                "kernels": table.share_table(phase, phase.by_kernel[: table.MAX_KERNELS], "kernel"),
-                "num_kernels": len(phase.by_kernel),
-            }
-            for number, phase in enumerate(found.phases)
-        ],
-        contexts=found.contexts
-        and {
-            "figure": themed_svg(context_figure(found.contexts), "c-"),
-            "table": table.context_table(found.contexts),
-        },
+        words=table,
+        draw={"icicle": icicle_figure, "depth": depth_figure, "context": context_figure},
+        svg=themed_svg,
         origin=f"{found.program} {knobs}; {found.device.name} ({found.device.uuid}), host "
         f"{made.hostname}; joulelab {made.joulelab_version}, commit {made.git_sha or 'unknown'}, "
         f"{made.started_at}",

@@ -246,7 +246,6 @@ def _rows(phase: Phase) -> Iterable[Mapping[str, object]]:
 
 def content(found: Attribution) -> Mapping[str, object]:
     """Return an attribution as JSON has it."""
-    table = frame(found)
     return {
         "program": found.program,
         "knobs": dict(found.knobs),
@@ -276,7 +275,7 @@ def content(found: Attribution) -> Mapping[str, object]:
         "metering": {phase: _cost(cost) for phase, cost in found.metering.items()},
         "driver_version": found.device.driver_version,
         "provenance": asdict(found.provenance),
-        "parts": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
+        "parts": frame(found).records(),
     }
 
 

@@ -1,12 +1,8 @@
-"""Estimates and other answers as files: JSON and CSV in SI units, Markdown, or a page."""
+"""Estimates as answers: JSON and CSV in SI units, Markdown, or a page."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
-
-from rich.table import Table
 
 from joulelab.analysis.estimates.overview import (
     PAGE_FIGURES,
@@ -16,12 +12,12 @@ from joulelab.analysis.estimates.overview import (
     overview_table,
 )
 from joulelab.analysis.estimates.wording import bound_shares, headline
-from joulelab.analysis.table import Columns, Frame, check_target, frame, markdown
+from joulelab.analysis.page import Answer
+from joulelab.analysis.table import Columns, Frame, frame
 from joulelab.estimator.estimate import COMPONENTS, EnergySplit, Estimate, PhaseEstimate
 from joulelab.estimator.question import Cell
 from joulelab.hardware.processor import Processor
 from joulelab.provenance import joulelab_version
-from joulelab.tracking.durable import write_whole
 
 SCHEMA_VERSION = 1  # raised when a name or a meaning changes; new names do not raise it
 
@@ -74,16 +70,6 @@ GROUP_COLUMNS = _columns(
     },
 )
 """Columns of the CSV of groups: one row each, in the order in which they run."""
-
-
-def to_json(cells: Sequence[Cell]) -> str:
-    """Write ``cells`` as one JSON object; names carry their units."""
-    content = {
-        "schema_version": SCHEMA_VERSION,
-        "joulelab_version": joulelab_version(),
-        "estimates": [_cell(cell) for cell in cells],
-    }
-    return json.dumps(content, indent=2, allow_nan=False)
 
 
 def cells_frame(cells: Sequence[Cell]) -> Frame:
@@ -199,58 +185,25 @@ def _packed(values: Mapping[Any, float]) -> str:
 SUFFIXES = (".json", ".csv", ".md", ".html")
 
 
-def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -> Path:
-    """Write ``cells`` to a file with one of :data:`SUFFIXES`, whole or not at all.
-
-    The CSV has a row for each phase, or for each group. Raises ConfigError if there can be no such
-    file; TrackingError if it cannot be written.
-    """
-    check_target(path, *SUFFIXES)
-    if path.suffix == ".json":
-        write_whole(path, to_json(cells) + "\n")
-    elif path.suffix == ".csv":
-        (groups_frame(cells) if per_group else cells_frame(cells)).write(path)
-    elif path.suffix == ".md":
-        write_whole(path, _markdown(cells))
-    else:
-        from joulelab.analysis.estimates.page import page
-
-        write_whole(path, page(cells))
-    return path
-
-
-def _markdown(cells: Sequence[Cell]) -> str:
-    sentences = [*(answers(cells) or map(headline, cells)), *front_sentences(cells)]
+def cells_answer(cells: Sequence[Cell], *, per_group: bool = False) -> Answer:
+    """Return ``cells`` as an answer; its numbers are those of each phase, or of each group."""
     tables = [overview_table(cells, figures=PAGE_FIGURES)]
     if any(cell.on_front is not None for cell in cells) and (table := contrast_table(cells)):
         tables.append(table)
-    return "\n\n".join([*sentences, *map(markdown, tables)])
 
+    def page() -> str:
+        from joulelab.analysis.estimates.page import page  # Matplotlib takes a second
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """An answer of a few sentences and tables, as JSON, and as lines of a CSV in SI units."""
+        return page(cells)
 
-    content: Mapping[str, object]
-    frame: Frame
-    sentences: Sequence[str]
-    tables: Sequence[Table]
-
-
-def write_answer(answer: Answer, path: Path) -> None:
-    """Write ``answer`` to a file with one of :data:`SUFFIXES`, whole or not at all.
-
-    Raises TrackingError if it cannot be written.
-    """
-    match path.suffix:
-        case ".json":
-            write_whole(path, json.dumps(answer.content, indent=2) + "\n")
-        case ".csv":
-            answer.frame.write(path)
-        case ".md":
-            write_whole(path, "\n".join([*answer.sentences, *map(markdown, answer.tables)]))
-        case _:
-            from joulelab.analysis.page import render
-
-            page = render(title="joulelab", sentences=answer.sentences, tables=answer.tables)
-            write_whole(path, page)
+    return Answer(
+        content={
+            "schema_version": SCHEMA_VERSION,
+            "joulelab_version": joulelab_version(),
+            "estimates": [_cell(cell) for cell in cells],
+        },
+        frame=groups_frame(cells) if per_group else cells_frame(cells),
+        sentences=[*(answers(cells) or map(headline, cells)), *front_sentences(cells)],
+        tables=tables,
+        page=page,
+    )

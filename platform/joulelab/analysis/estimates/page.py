@@ -1,16 +1,14 @@
 """Estimates as one HTML page that needs nothing else, and the bars on it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from joulelab.analysis import style
-from joulelab.analysis.estimates import wording
+from joulelab.analysis.estimates import kernels, wording
 from joulelab.analysis.estimates.detail import coarse
 from joulelab.analysis.estimates.figures import BOUND_INKS, dots, front_figure, roofline_figure
-from joulelab.analysis.estimates.kernels import count_words, event_lines, kappa_words, main_memory_b
 from joulelab.analysis.estimates.overview import (
     PAGE_FIGURES,
     answers,
@@ -30,60 +28,32 @@ MAX_GROUPS = 40
 
 def page(cells: Sequence[Cell]) -> str:
     """Return the page of ``cells``; the first :data:`MAX_SECTIONS` of them in full."""
-    answered = [(cell, cell.estimate) for cell in cells if cell.estimate is not None]
-    together = comparable(cells)
+    answered, together = [cell for cell in cells if cell.estimate is not None], comparable(cells)
     has_front = len({cell.model for cell in cells if cell.on_front is not None}) == 1
     title = ", ".join(dict.fromkeys(cell.model for cell in cells))
     return render(
         "estimates/page.html.j2",
         title=f"{title}: estimate",
+        cells=cells,
         answers=answers(cells) or [wording.headline(cell) for cell in cells[:1]],
         overview=overview_table(cells, figures=PAGE_FIGURES),
-        comparison=[
-            style.themed_svg(figure, f"c{i}-")
-            for i, figure in enumerate(comparison_figures(together) if together else ())
-        ],
-        front=style.themed_svg(front_figure(cells), "f-") if has_front else None,
+        comparison=comparison_figures(together) if together else (),
+        front=front_figure(cells) if has_front else None,
         front_words=front_sentences(cells),
-        refused=[wording.headline(cell) for cell in cells if cell.estimate is None],
-        sections=[
-            _section(cell, estimate, f"s{i}-")
-            for i, (cell, estimate) in enumerate(answered[:MAX_SECTIONS])
-        ],
+        answered=answered[:MAX_SECTIONS],
         num_more=max(0, len(answered) - MAX_SECTIONS),
         max_groups=MAX_GROUPS,
         sources={cell.processor.key: cell.processor for cell in cells},
         origin=f"joulelab {joulelab_version()}, commit {git_sha() or 'unknown'}",
-        bound_words=wording.bound_words,
-        count_words=count_words,
+        words=wording,
+        kernels=kernels,
+        draw={
+            "roofline": lambda phase, on: roofline_figure(phase, on) if dots(phase) else None,
+            "stack": lambda phase: stack_figure(phase) if phase.groups else None,
+            "timeline": timeline_figure,
+        },
+        svg=style.themed_svg,
     )
-
-
-def _section(cell: Cell, estimate: Estimate, prefix: str) -> dict[str, Any]:
-    return {
-        "name": f"{cell.model} on {wording.device_words(cell)}, {wording.setting_words(cell)}",
-        "headline": wording.headline(cell),
-        "phases": [_phase(cell, phase, f"{prefix}{i}-") for i, phase in enumerate(estimate.phases)],
-        "memory": style.themed_svg(timeline_figure(estimate), f"{prefix}m-"),
-        "memory_words": [f"{p.phase}: {wording.memory_words(p.memory)}." for p in estimate.phases],
-        "fits": estimate.fits,
-        "opportunities": [(one, *wording.change_words(one)) for one in cell.opportunities],
-        "trust": wording.trust_sentences(estimate),
-    }
-
-
-def _phase(cell: Cell, phase: PhaseEstimate, prefix: str) -> dict[str, Any]:
-    ordered = sorted(phase.groups, key=lambda group: -group.energy.total_j)
-    roofline = roofline_figure(phase, cell.processor) if dots(phase) else None
-    return {
-        "phase": phase,
-        "facts": {} if cell.estimate is None else wording.phase_facts(phase, cell.estimate),
-        "roofline": roofline and style.themed_svg(roofline, f"{prefix}r-"),
-        "stack": style.themed_svg(stack_figure(phase), f"{prefix}e-") if phase.groups else None,
-        "groups": [(group, main_memory_b(group)) for group in ordered[:MAX_GROUPS]],
-        "events": event_lines(phase.events),
-        "kappa": kappa_words(phase.events),
-    }
 
 
 COMPONENT_INKS: Mapping[str, str] = {

@@ -15,7 +15,7 @@ from joulelab.analysis.estimates.export import (
     GROUP_COLUMNS,
     SCHEMA_VERSION,
     SUFFIXES,
-    write_cells,
+    cells_answer,
 )
 from joulelab.analysis.estimates.figures import dots, ridge, roofline_figure
 from joulelab.analysis.estimates.page import (
@@ -36,7 +36,7 @@ from joulelab.tracking import durable
 
 
 def test_json_holds_totals_groups_and_what_is_refused(tmp_path):
-    path = write_cells([cell(), refused()], tmp_path / "x.json")
+    path = cells_answer([cell(), refused()]).write(tmp_path / "x.json")
 
     told = json.loads(path.read_text())
     found, none = told["estimates"]
@@ -52,7 +52,7 @@ def test_json_holds_totals_groups_and_what_is_refused(tmp_path):
 
 def test_csv_has_a_row_per_phase_and_leaves_empty_what_is_not_known(tmp_path):
     two = cell(estimate(phases=(phase("prefill"), phase("decode"))))
-    path = write_cells([two, refused()], tmp_path / "x.csv")
+    path = cells_answer([two, refused()]).write(tmp_path / "x.csv")
 
     rows = read_csv_table(path)
     assert tuple(rows[0]) == tuple(CELL_COLUMNS)
@@ -63,7 +63,7 @@ def test_csv_has_a_row_per_phase_and_leaves_empty_what_is_not_known(tmp_path):
 
 
 def test_csv_of_groups_sums_to_the_phase(tmp_path):
-    path = write_cells([cell()], tmp_path / "x.csv", per_group=True)
+    path = cells_answer([cell()], per_group=True).write(tmp_path / "x.csv")
 
     rows = read_csv_table(path)
     assert tuple(rows[0]) == tuple(GROUP_COLUMNS)
@@ -84,7 +84,7 @@ def test_a_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(durable.os, "fsync", _no_room)
 
     with pytest.raises(TrackingError, match=r"Cannot write .*No space"):
-        write_cells([cell()], path)
+        cells_answer([cell()]).write(path)
 
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
@@ -100,7 +100,7 @@ def test_the_page_is_whole_and_needs_nothing_from_elsewhere(tmp_path):
     )
     cells = [replace(cell(), opportunities=(chance,)), cell(batch=16), refused()]
 
-    text = write_cells(cells, tmp_path / "x.html").read_text()
+    text = cells_answer(cells).write(tmp_path / "x.html").read_text()
 
     tags = Tags(text)
     assert tags.open == []
