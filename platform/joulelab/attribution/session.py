@@ -106,7 +106,6 @@ class Session:
         """Attribute one phase, or all."""
         started_s = self._device.clock.now_s()
         self._require_kernels(configuration)
-        traces = None if phase else self._traces
         try:
             records = self._bench.measure(trial_of(configuration))
             measured = _by_phase(records, phase)
@@ -114,12 +113,13 @@ class Session:
             notes = list(dict.fromkeys(note for board in boards for note in board.notes))
             traced = self._traced(configuration, notes)
             self._report("Profiling")
-            profiles = self._profiles(configuration, traced, boards, measured, traces)
+            profiles = self._profiles(
+                configuration, traced, boards, measured, None if phase else self._traces
+            )
             estimates = self._estimates(traced, configuration, notes)
             is_cheap = method == "classes" and not phase
             metering = self._metering(configuration, boards[0], profiles[0]) if is_cheap else {}
             replays = self._replays(configuration, method, phase, boards[0], profiles[0])
-            notes += replays.refused()
         finally:
             self._bench.close()
         found = [
@@ -144,7 +144,7 @@ class Session:
             pauses_s={name: pause.duration_s for name, pause in replays.pauses.items()},
             metering=metering,
             seconds=self._device.clock.now_s() - started_s,
-            notes=tuple(notes),
+            notes=(*notes, *replays.refused()),
         )
 
     def _require_kernels(self, configuration: Configuration) -> None:
