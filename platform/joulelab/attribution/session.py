@@ -113,9 +113,7 @@ class Session:
             notes = list(dict.fromkeys(note for board in boards for note in board.notes))
             traced = self._traced(configuration, notes)
             self._report("Profiling")
-            profiles = self._profiles(
-                configuration, traced, boards, measured, None if phase else self._traces
-            )
+            profiles = self._profiles(configuration, traced, boards, measured, phase)
             estimates = self._estimates(traced, configuration, notes)
             is_cheap = method == "classes" and not phase
             metering = self._metering(configuration, boards[0], profiles[0]) if is_cheap else {}
@@ -185,9 +183,10 @@ class Session:
         traced: tuple[ProgramPhase, ...],
         boards: Sequence[Readings],
         measured: Mapping[str, Measurement],
-        traces: Path | None,
+        phase: str,
     ) -> Sequence[tuple[PhaseProfile, ...]]:
-        """Return the profiles of all phases, board by board."""
+        """Return the profiles of one phase, or of all, board by board."""
+        traces = None if phase else self._traces
         if not self._device.is_hardware:
             if self._spec is None:
                 raise ConfigError(f"{self._device.identity().name} is not in the catalogue.")
