@@ -87,7 +87,7 @@ _OWN_S = 40.0
 _FRESH_S = 0.5
 _BEGUN_S = 0.5
 SHORT_S = 2.0
-"""A look takes half a second, within which shorter phases may end: one of them is left to the driver
+"""A look takes half a second, within which shorter phases may end: one is left to the driver
 from begin to end."""
 _WAKING_SHARE = 0.35
 """Share of the slowdown limit that may be lost by the ends of one phase."""

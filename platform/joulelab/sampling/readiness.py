@@ -104,7 +104,7 @@ class WarmUp:
         """Return what it came to by the ``units`` in the windows after it, if it had too few."""
         if self.timed:
             return self
-        even = self.even and time_is_steady([unit.stop_s - unit.start_s for unit in units])
+        even = self.even and time_is_steady([unit.time_per_work_s for unit in units])
         return replace(self, steady=self.steady and even, even=even)
 
 
@@ -183,4 +183,4 @@ def _is_even(
 def _has_even_times(loop: WindowLoop, back_s: float) -> bool:
     recent = [unit for unit in loop.units if unit.start_s >= loop.units[-1].stop_s - back_s]
     units = recent if len(recent) >= _FEWEST_UNITS else loop.units[-_FEWEST_UNITS:]
-    return time_is_steady([unit.stop_s - unit.start_s for unit in units])
+    return time_is_steady([unit.time_per_work_s for unit in units])

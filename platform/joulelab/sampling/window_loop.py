@@ -22,6 +22,11 @@ class Interval:
     stop_s: float
     work: float
 
+    @property
+    def time_per_work_s(self) -> float:
+        """Time of a unit of the work that was counted."""
+        return (self.stop_s - self.start_s) / self.work
+
 
 class WindowLoop:
     """Runs one unit after the other, and notes where they begin and end.

@@ -24,6 +24,9 @@ from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
 
+LONGEST_RUN_S = 0.05
+"""What consists of equal parts is cut so that no run of it takes longer, however slow the device:
+every window holds whole runs."""
 Made = TypeVar("Made")
 Settings = TypeVar("Settings")
 
@@ -105,6 +108,10 @@ class Workload(ABC, Generic[Settings]):
     @abstractmethod
     def run(self, phase: str) -> float:
         """Do one repeat of ``phase`` to completion, device synchronised; return the work done."""
+
+    def parts(self, phase: str) -> int:
+        """Into how many equal parts a run of ``phase`` may be cut; 1 for none."""
+        return 1
 
     def rest(self) -> None:
         """End what goes on between repeats, so that the device is idle; called after each phase."""

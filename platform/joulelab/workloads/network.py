@@ -89,13 +89,16 @@ class TorchWorkload(Workload[Computing]):
 
     @override
     def run(self, phase: str) -> float:
+        return self.execute(phase, self.executions(phase))
+
+    def execute(self, phase: str, times: int) -> float:
+        """Execute a phase so many times, device synchronised; return the work done."""
         from joulelab.workloads import accelerator
 
         require_choice("phase", phase, self.phases)
         if not self.prepared_programs:
             raise ConfigError(f"{type(self).__name__.lower()} must be prepared before it is run.")
-        times, precision = self.executions(phase), self.settings.precision
-        gradients = phase in self.training_phases
+        precision, gradients = self.settings.precision, phase in self.training_phases
         with (
             accelerator.memory_errors(self.title),
             accelerator.computing(precision, gradients=gradients),
