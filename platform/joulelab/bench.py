@@ -257,7 +257,7 @@ class Bench:
         window_s = procedure.window_s
         watched_s: float | None = None
         if procedure.pace == "quick":  # ticks were timed at the end of the warm-up
-            window_s = max(window_s, _FEWEST_TICKS * instruments.lead.tick_s)
+            window_s = max(window_s - loop.unit_s / 2, _FEWEST_TICKS * instruments.lead.tick_s)
             watched_s = start_s - warmup.duration_s
         intervals: list[Interval] = []
         num_windows = procedure.min_windows

@@ -59,9 +59,9 @@ class Procedure:
             and so does what an idle window is due before (``idle_s``): another program, or one
             whose board has rested for half a minute. ``None`` takes reference, and in searches of
             which no length here was changed quick, without idle windows.
-        quick_window_s: Shortest length of a window of a quick point, and two ticks of the energy
-            counter at least. Searches of which no length here was changed take 0.2: they repeat
-            what may be the best.
+        quick_window_s: Length of a window of a quick point, to the nearest end of a unit, and two
+            ticks of the energy counter at least. Searches of which no length here was changed take
+            0.2: they repeat what may be the best.
         sample_lag_s: By how much the driver's power samples come later than the time that they are
             means of (0 to 1), as a board's calibration finds: a quick warm-up goes on for twice
             that, so that it is not judged by what was drawn before it.

@@ -134,7 +134,8 @@ def warm_up(
         else:
             even = _is_even(loop, log.trace, start_s, LOOK_BACK_S)
             steady = even and _keeps_temperature(log, start_s, now_s)
-        check_s = min(clock.now_s() + period_s, give_up_s)
+        sooner_s = loop.unit_s / 2 if follows else 0.0  # at the nearest end of a unit
+        check_s = min(clock.now_s() + period_s - sooner_s, give_up_s)
     if not (even or follows):
         # Of one that was cut short its late half tells: first runs of a load are seldom even.
         late_s = min(LOOK_BACK_S, (now_s - start_s) / 2)
