@@ -161,6 +161,7 @@ class Lab(AbstractLab[StudyGpu]):
         folder: Path,
         *,
         settings: object,
+        procedure: Procedure | None = None,
         begin: Callable[[ResultStore], object] = lambda store: None,
         conclude: Callable[[ResultStore], object] | None = None,
     ) -> StudySummary:
@@ -170,7 +171,13 @@ class Lab(AbstractLab[StudyGpu]):
             MeasurementError: If not a single one could be measured; says why.
         """
         summary = super().carry_out(
-            trials, gpus, folder, settings=settings, begin=begin, conclude=conclude
+            trials,
+            gpus,
+            folder,
+            settings=settings,
+            procedure=procedure,
+            begin=begin,
+            conclude=conclude,
         )
         if summary.failed and len(summary.failed) == len(trials):
             raise MeasurementError(f"Nothing was measured. {next(iter(summary.failed.values()))}")
