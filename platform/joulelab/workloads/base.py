@@ -23,6 +23,7 @@ from joulelab.core.energy import EnergyWindow
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
+from joulelab.workloads.read_ahead import Reading
 
 LONGEST_RUN_S = 0.05
 """What consists of equal parts is cut so that no run of it takes longer, however slow the device:
@@ -97,6 +98,14 @@ class Workload(ABC, Generic[Settings]):
     def kept_b(self) -> int:
         """Memory of the device that it holds for other settings; no measurement counts it."""
         return 0
+
+    def read_ahead(self) -> Reading | None:
+        """Have read what :meth:`prepare` will load, while another program is measured.
+
+        Returns at once, with what halts it: it must not compute in this process. By default
+        nothing is.
+        """
+        return None
 
     @abstractmethod
     def prepare(self) -> None:

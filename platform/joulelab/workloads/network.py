@@ -15,6 +15,7 @@ from joulelab.errors import ConfigError
 from joulelab.tracing.program import ProgramPhase
 from joulelab.workloads.base import Workload, check_knobs, require_choice
 from joulelab.workloads.kept_networks import KeptNetworks
+from joulelab.workloads.read_ahead import FileReading, Reading
 
 _SEED = 0
 Programs = Mapping[str, Callable[[], object]]
@@ -196,6 +197,11 @@ class NetworkWorkload(TorchWorkload[Settings]):
         settings = self.settings
         name = self.called.format(**asdict(settings)) or type(self).__name__.lower()
         return f"{name} in {settings.precision} with batch {settings.batch}"
+
+    @override
+    def read_ahead(self) -> Reading | None:
+        weights = self.settings.weights
+        return None if weights is None else FileReading(weights)
 
     @override
     def take_over(self, other: Workload[Any]) -> None:

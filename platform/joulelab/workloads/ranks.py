@@ -22,6 +22,7 @@ from typing_extensions import override
 from joulelab.core.energy import EnergyWindow
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.workloads.base import Workload
+from joulelab.workloads.read_ahead import Reading
 from joulelab.workloads.sums import WaitLog, waited_s
 
 Answer = TypeVar("Answer")
@@ -101,6 +102,10 @@ class Ranks(StandIn):
         except BaseException:
             self.close()
             raise
+
+    @override
+    def read_ahead(self) -> Reading | None:
+        return self._workload.read_ahead()
 
     @override
     def run(self, phase: str) -> float:
