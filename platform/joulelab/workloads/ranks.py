@@ -41,6 +41,10 @@ class StandIn(Workload[Any]):
     def phases(self) -> tuple[str, ...]:
         return self._workload.phases
 
+    @override
+    def parts(self, phase: str) -> int:
+        return self._workload.parts(phase)
+
 
 _RUN_S = 0.2
 """A run lasts about so long: between two of them the GPUs wait for this process."""
