@@ -14,8 +14,6 @@ import os
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -28,14 +26,14 @@ from figures import Figure, print_figures
 from typing_extensions import override
 
 from joulelab.bench import Bench
-from joulelab.core.clock import Clock, MonotonicClock
+from joulelab.core.clock import Clock
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, SimulatedDevice
 from joulelab.devices.simulated.played import PlayedWorkload
-from joulelab.sampling import spells
+from joulelab.sampling.spells import MeteringCost
 from joulelab.workloads.base import Workload
 from joulelab.workloads.read_ahead import FileReading, Reading
 
@@ -166,22 +164,35 @@ def slowdown(settings: Settings, *, is_halted: bool) -> tuple[float, float]:
             file.flush()
             os.fsync(file.fileno())
 
-        @contextmanager
-        def beside() -> Generator[None]:
-            _evict(path)
-            reading = FileReading(folder)
-            if is_halted:
-                reading.halt()
-            else:
-                time.sleep(0.3)  # until it reads
-            try:
-                yield
-            finally:
-                reading.close()
+        pairs, start_s = list[tuple[float, float]](), time.monotonic()
+        while len(pairs) < _FEWEST_PAIRS or time.monotonic() < start_s + settings.longest_s:
+            order = (True, False) if len(pairs) % 2 else (False, True)  # a drift cancels
+            found = {beside: _unit_s(path, beside=beside, is_halted=is_halted) for beside in order}
+            pairs.append((found[True], found[False]))
+    cost = MeteringCost(pairs=tuple(pairs)).slowdown
+    return cost.value, cost.half_width
 
-        spells.LONGEST_S = settings.longest_s
-        cost = spells.metering_cost(MonotonicClock(), _run, beside)
-    return cost.slowdown.value, cost.slowdown.half_width
+
+_FEWEST_PAIRS, _SPELL_S, _BEGUN_S = 6, 0.3, 0.3
+
+
+def _unit_s(path: Path, *, beside: bool, is_halted: bool) -> float:
+    """Return a run's CPU time in a spell before which all is the same, but the reader.
+
+    That is its pace on a core of its own; what others take of the core says nothing of the reader.
+    """
+    _evict(path)
+    reading = FileReading(str(path.parent)) if beside else None
+    time.sleep(_BEGUN_S)  # until it reads
+    if reading is not None and is_halted:
+        reading.halt()
+    start_s, num = time.thread_time(), 0.0
+    while time.thread_time() < start_s + _SPELL_S:
+        num += _run()
+    taken_s = time.thread_time() - start_s
+    if reading is not None:
+        reading.close()
+    return taken_s / num
 
 
 def _evict(path: Path) -> None:
@@ -231,7 +242,7 @@ def figures(settings: Settings | None = None) -> list[Figure]:
         mean, half = slowdown(settings, is_halted=is_halted)
         load = f"on {os.cpu_count()} cores at load {os.getloadavg()[0]:.0f}"
         how = f"+- {100 * half:.2f} % (95 %), {load}"
-        name = f"a host-bound program beside a reader, {where}"
+        name = f"CPU time of a host-bound program beside a reader, {where}"
         found.append(Figure(name=name, measured=100 * mean, promised=most, unit="%", how=how))
     return found
 
