@@ -1,11 +1,11 @@
 """What the quick pace costs and how true it is, beside the reference, on simulated GPUs.
 
-Usage: python benchmarks/quick_procedure.py [--every 4] [--only gemm]
+Usage: python benchmarks/quick_procedure.py [--every 4] [--only gemm] [--board 1] [--unseen]
 
 Both paces measure the same sweeps: clocks in random order, three blocks, boards that warm up and
 leak by temperature. Goals: 2 s a point of a steady load, root mean square of the difference in
-energy 0.7 %, regret of the clock with least EDP 0.3 % in the mean and 1 % at worst. On a real GPU:
-quick_on_gpu.py.
+energy 0.7 %, regret of the clock with least EDP 0.3 % in the mean and 1 % at worst. The pace was
+made with the programs of PROGRAMS on boards 0; --unseen are others. On a real GPU: quick_on_gpu.py.
 """
 
 import argparse
@@ -41,7 +41,18 @@ PROGRAMS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("llama", {"model": "tinyllama", "batch": 8, "new_tokens": 16}),
     ("llama", {"model": "llama-2-7b", "batch": 1, "new_tokens": 16}),
 )
+UNSEEN: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gemm", {"precision": "tf32"}),
+    ("gemm", {"precision": "fp64", "n": 2048}),
+    ("gemm", {"precision": "fp16", "n": 2048}),
+    ("stream", {"kernel": "triad", "precision": "fp16"}),
+    ("resnet50", {"batch": 1, "precision": "fp32"}),
+    ("bert", {"batch": 4, "precision": "fp16"}),
+    ("llama", {"model": "tinyllama", "batch": 1, "new_tokens": 8}),
+)
 PRODUCTS = ("h200_sxm", "a100_sxm")
+Board = tuple[str, int]
+"""A kind of GPU, and the number of a board of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +82,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=4, help="take every so many-th clock")
     parser.add_argument("--only", help="programs whose name has this in it")
+    parser.add_argument("--board", type=int, default=0, help="which board of each kind")
+    parser.add_argument("--unseen", action="store_true", help="take programs not looked at before")
     asked = parser.parse_args()
-    programs = [one for one in PROGRAMS if asked.only is None or asked.only in one[0]]
+    programs = UNSEEN if asked.unseen else PROGRAMS
+    programs = tuple(one for one in programs if asked.only is None or asked.only in one[0])
     if not programs:
-        parser.error(f"--only must be in one of {sorted({one[0] for one in PROGRAMS})}.")
+        parser.error(f"--only must be in one of {sorted({one[0] for one in PROGRAMS + UNSEEN})}.")
     cases = [
         case
         for product in PRODUCTS
         for name, knobs in programs
-        for case in cases_of(product, name, knobs, asked.every)
+        for case in cases_of((product, asked.board), name, knobs, asked.every)
     ]
     rms = np.sqrt(np.mean(np.concatenate([case.differences for case in cases]) ** 2))
     regrets = [case.regret for case in cases]
@@ -91,10 +105,10 @@ def main() -> None:
     )
 
 
-def cases_of(product: str, name: str, knobs: dict[str, Any], every: int) -> Iterator[Case]:
+def cases_of(board: Board, name: str, knobs: dict[str, Any], every: int) -> Iterator[Case]:
     """Measure a program at both paces, and yield its phases."""
-    label = " ".join((product, name, *map(str, knobs.values())))
-    whole, quick = (swept(product, name, knobs, every, pace) for pace in ("reference", "quick"))
+    label = " ".join((board[0], name, *map(str, knobs.values())))
+    whole, quick = (swept(board, name, knobs, every, pace) for pace in ("reference", "quick"))
     for phase in whole.phases:
         reference, found = whole.per_clock(phase), quick.per_clock(phase)
         clocks = sorted(reference.keys() & found.keys())
@@ -172,11 +186,12 @@ class Swept:
         }
 
 
-def swept(product: str, name: str, knobs: dict[str, Any], every: int, pace: Pace) -> Swept:
+def swept(board: Board, name: str, knobs: dict[str, Any], every: int, pace: Pace) -> Swept:
     """Sweep the clocks of a fresh board at a pace."""
     settings = WORKLOADS[name].from_knobs(knobs).settings
     with tempfile.TemporaryDirectory() as store:
-        (address,) = fleet(product, 1, store)
+        product, number = board
+        address = fleet(product, number + 1, store)[number]
         device = open_device(address)
         clocks_mhz = device.capabilities().sm_clocks_mhz
         points = sweep_points(clocks_mhz, mode="dvfs", every=every)

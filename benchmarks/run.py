@@ -16,6 +16,7 @@ BENCHMARKS = (
     "run_overhead",
     "trial_overhead",
     "sweep_speed",
+    "loading_ahead",
     "guard_kills",
     "guard_attack",
     "foreign_settings",

@@ -102,6 +102,11 @@ class GpuActor:
         return self._worker.attribute(configuration, method, contexts)
 
     @ray.method(concurrency_group="control")
+    def expect(self, trial: Trial) -> None:
+        """Note what is measured after the present trial, to read ahead for it."""
+        self._worker.expect(trial)
+
+    @ray.method(concurrency_group="control")
     def abandon(self) -> None:
         """Store nothing from now on: whoever is told so can read the store for the last time."""
         self._worker.abandon()
@@ -158,6 +163,8 @@ class Member:
         """Give the actor a trial, to be done after those that it has."""
         if self.readiness is None:
             raise ValueError(f"{self.uuid} is given {trial.name} before it is ready.")
+        if self.work and self.work[-1][1].configuration.program != trial.configuration.program:
+            self._handle.expect.remote(trial)
         self.work.append((self._handle.measure.remote(trial, self.readiness.pid), trial))
 
     def attribute(

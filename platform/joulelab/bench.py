@@ -14,28 +14,18 @@ from typing import Any, Self
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.energy import EnergyWindow, more_windows
-from joulelab.core.measurement import Finding, InvalidReason
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record, Session, Verdict, record_of, voiding
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control, OwnControl, applied
-from joulelab.errors import (
-    DeviceHotError,
-    DeviceLostError,
-    DevicePermissionError,
-    ForeignSettingError,
-    GuardError,
-    JouleLabError,
-    MeasurementError,
-    NotAllowedError,
-)
 from joulelab.provenance import collect_provenance
+from joulelab.sampling.ahead import Ahead
 from joulelab.sampling.boards import BoardInstruments, Boards, group_identity
 from joulelab.sampling.cuda_device import computing_on
 from joulelab.sampling.following import Following, is_final
-from joulelab.sampling.host import WorkloadFailedError, WorkloadHost, WorkloadRefusedError
+from joulelab.sampling.host import FINDINGS, WorkloadHost, finding_of
 from joulelab.sampling.readiness import WarmUp, warm_up
 from joulelab.sampling.spells import MeteringCost, metering_cost
 from joulelab.sampling.window_loop import Interval, WindowLoop
@@ -75,6 +65,7 @@ class Bench:
         self._procedure = procedure or Procedure()
         self._report = report
         self._host = WorkloadHost(device, partners)
+        self._ahead = Ahead(self._host.hosted_on)
         self._following = Following(device.clock)
 
     def __enter__(self) -> Self:
@@ -85,8 +76,13 @@ class Bench:
 
     def close(self) -> None:
         """Free the workload that is kept ready. Safe to call twice."""
+        self._ahead.close()
         with self._computing():
             self._host.close()
+
+    def expect(self, configuration: Configuration | None) -> None:
+        """Note what is measured after the present trial, to read ahead for it; any thread may."""
+        self._ahead.expect(configuration)
 
     def prepared(self, configuration: Configuration) -> Workload[Any]:
         """Return the workload of ``configuration``, prepared; the one kept ready if it is that.
@@ -171,7 +167,9 @@ class Bench:
         phases = [each for each in workload.phases if each not in done]
         try:
             self._report(f"Preparing {trial.configuration.workload}")
-            self._host.prepare()
+            if not self._host.is_prepared:
+                self._ahead.close()
+                self._host.prepare()
             phases = [each for each in self._host.phases if each not in done]
             self._cool_down()
             self._procedure = self._following.prepared(self._procedure)
@@ -179,8 +177,8 @@ class Bench:
             with applied(self._control, self._in_force(trial.configuration.point)) as receipt:
                 session.receipt = receipt
                 self._measure_phases(session, phases, records)
-        except _FINDINGS as error:
-            finding = Finding(reason=_reason_of(error), detail=str(error))
+        except FINDINGS as error:
+            finding = finding_of(error)
             logger.warning("%s: %s: %s", trial.name, finding.reason, finding.detail)
             records += [
                 record_of(session, phase, Verdict(findings=(finding,)))
@@ -194,8 +192,10 @@ class Bench:
         point = session.trial.configuration.point
         self._report(f"Settling at {point.label}")
         with self._boards.watched(self._procedure, point, self._in_force(point)) as instruments:
+            self._ahead.ready(session.trial.configuration)
             session.idle = self._idle(instruments)
             for phase in phases:
+                self._ahead.ready(session.trial.configuration)  # it may be known by now
                 try:
                     verdict = self._measure_phase(phase, instruments)
                     known = () if voiding(verdict.findings) else verdict.windows
@@ -241,7 +241,8 @@ class Bench:
         self._report(f"{phase}: warming up")
         warmup = warm_up(loop, instruments.lead, self._clock, self._procedure)
         instruments.count_activity()
-        intervals = self._take_windows(phase, loop, instruments, warmup)
+        with self._ahead.halted():
+            intervals = self._take_windows(phase, loop, instruments, warmup)
         warmup = warmup.confirmed(loop.within(intervals))
         self._following.warmed_up(phase, warmup)
         self._host.pids()
@@ -257,7 +258,7 @@ class Bench:
         window_s = procedure.window_s
         watched_s: float | None = None
         if procedure.pace == "quick":  # ticks were timed at the end of the warm-up
-            window_s = max(window_s, _FEWEST_TICKS * instruments.lead.tick_s)
+            window_s = max(window_s - loop.unit_s / 2, _FEWEST_TICKS * instruments.lead.tick_s)
             watched_s = start_s - warmup.duration_s
         intervals: list[Interval] = []
         num_windows = procedure.min_windows
@@ -272,27 +273,6 @@ class Bench:
             affordable = int((procedure.limit_s - took_s) * len(intervals) / took_s)
             num_windows = min(more_windows(windows, procedure.relative_ci), affordable)
         return intervals
-
-
-_REASONS: tuple[tuple[type[JouleLabError], InvalidReason], ...] = (
-    (DeviceLostError, "device_lost"),
-    (DevicePermissionError, "permission_denied"),
-    (GuardError, "lease_lost"),
-    (NotAllowedError, "not_allowed"),
-    (ForeignSettingError, "foreign_setting"),
-    (DeviceHotError, "not_cooled"),
-    (WorkloadRefusedError, "unsupported"),
-    (WorkloadFailedError, "workload_failed"),
-)
-_FINDINGS: tuple[type[JouleLabError], ...] = (MeasurementError, *(kind for kind, _ in _REASONS))
-"""What ends a measurement and is told in it, as a finding."""
-
-
-def _reason_of(error: JouleLabError) -> InvalidReason:
-    for kind, reason in _REASONS:
-        if isinstance(error, kind):
-            return reason
-    return "sample_gap"
 
 
 def _weights(configuration: Configuration) -> str | None:

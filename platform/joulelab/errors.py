@@ -127,7 +127,7 @@ _EXTRAS = {
     "search": ("optuna", "threadpoolctl"),
     "tracking": ("mlflow", "sqlalchemy", "yaml"),
     "workloads": (
-        *("diffusers", "safetensors", "sklearn", "timm"),
+        *("diffusers", "huggingface_hub", "safetensors", "sklearn", "timm"),
         *("torch", "torchao", "torchvision", "transformers"),
     ),
 }

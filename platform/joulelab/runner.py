@@ -112,6 +112,7 @@ def sweep(
 ) -> SweepStudy:
     """Measure a program over SM clocks, in randomised blocks, and say which to use.
 
+    Points follow each other at the quick pace, unless the lab's procedure asks for another one.
     GPUs of several products are swept each by themselves, over their own clocks.
 
     ::
@@ -175,6 +176,7 @@ def sweep(
             gpus,
             folder,
             settings=settings or asked_of(workload, objective, lab),
+            procedure=lab.procedure.in_sweep(),
             conclude=lambda store: found.append(conclude_sweep(store, objective)),
         )
     return SweepStudy(folder=folder, summary=summary, result=found[0])

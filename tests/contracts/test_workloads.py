@@ -92,7 +92,16 @@ def require_work_of_cost(workload):
 
     workload.close()
     workload.close()
-    assert work == {phase.phase: {phase.work} for phase in cached_cost(workload).phases}
+    cost = cached_cost(workload)
+    assert list(work) == [phase.phase for phase in cost.phases]
+    for phase in cost.phases:  # all of a run, or some of its equal parts
+        parts = {parts_done(done, phase, workload) for done in work[phase.phase]}
+        assert parts <= set(range(1, workload.parts(phase.phase) + 1))
+
+
+def parts_done(done, phase, workload):
+    parts = done / phase.work * workload.parts(phase.phase)
+    return round(parts) if parts == pytest.approx(round(parts), rel=1e-9) else parts
 
 
 class TestEveryWorkload(WorkloadContract):

@@ -137,7 +137,7 @@ def point_label(measurement: Measurement) -> str:
 def program_of(measurement: Measurement) -> Program:
     """Return what ran, whatever the operating point: workload, knobs and phase."""
     configuration = measurement.configuration
-    return configuration.workload, configuration.knobs, measurement.phase
+    return *configuration.program, measurement.phase
 
 
 def comparable(

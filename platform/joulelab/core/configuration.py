@@ -57,6 +57,11 @@ class Configuration:
         )
 
     @property
+    def program(self) -> tuple[str, tuple[tuple[str, KnobValue], ...]]:
+        """What is the same at any operating point: the workload and its knobs."""
+        return self.workload, self.knobs
+
+    @property
     def config_hash(self) -> str:
         """Twelve hex digits that name this configuration across processes and days."""
         return sha256(dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]

@@ -57,11 +57,11 @@ class Procedure:
             board that had to rest for that, as while weights are loaded, is warmed for as long as
             it rested, up to 1.5 s. What this way is unsteady or invalid takes the whole procedure,
             and so does what an idle window is due before (``idle_s``): another program, or one
-            whose board has rested for half a minute. ``None`` takes reference, and in searches of
-            which no length here was changed quick, without idle windows.
-        quick_window_s: Shortest length of a window of a quick point, and two ticks of the energy
-            counter at least. Searches of which no length here was changed take 0.2: they repeat
-            what may be the best.
+            whose board has rested for half a minute. ``None`` takes reference, and where no length
+            here was changed quick in sweeps, and in searches, these without idle windows.
+        quick_window_s: Length of a window of a quick point, to the nearest end of a unit, and two
+            ticks of the energy counter at least. Searches of which no length here was changed take
+            0.2: they repeat what may be the best.
         sample_lag_s: By how much the driver's power samples come later than the time that they are
             means of (0 to 1), as a board's calibration finds: a quick warm-up goes on for twice
             that, so that it is not judged by what was drawn before it.
@@ -109,14 +109,24 @@ class Procedure:
         It compares gross energies, so that no idle window is due. Whoever asks for a pace, or for
         other lengths than usual, is given these.
         """
-        usual = Procedure()
-        is_usual = all(getattr(self, name) == getattr(usual, name) for name in _LENGTHS)
-        if not is_usual:
+        if not self._is_usual:
             return self
         found = replace(self, pace="quick", idle_s=0.0, quick_window_s=SEARCH_WINDOW_S)
-        if self.relative_ci != usual.relative_ci:
+        if self.relative_ci != Procedure().relative_ci:
             return found
         return replace(found, relative_ci=SEARCH_RELATIVE_CI)
+
+    def in_sweep(self) -> "Procedure":
+        """Return how a sweep measures: quickly after a program's first trial on a board.
+
+        Whoever asks for a pace, or for other lengths than usual, is given these.
+        """
+        return replace(self, pace="quick") if self._is_usual else self
+
+    @property
+    def _is_usual(self) -> bool:
+        usual = Procedure()
+        return all(getattr(self, name) == getattr(usual, name) for name in _LENGTHS)
 
     def following(self, rested_s: float = 0.0) -> "Procedure":
         """Return how a point is measured after the same program ran at another one.

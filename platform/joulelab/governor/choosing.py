@@ -43,6 +43,11 @@ class Transitions:
             self._followed[self._before.number][phase.number] += 1
         self._before = phase
 
+    def are_short(self, phase: Phase) -> bool:
+        """Whether a phase, which was seen to end, ends too soon for a look within it."""
+        ends = sum(self._followed[phase.number].values())
+        return ends > 0 and phase.duration_s < SHORT_S * ends
+
     def next_number(self) -> int | None:
         """Return the number of the phase that nearly always follows the present one, if any."""
         return None if self._before is None else self._follower(self._before.number)
@@ -81,6 +86,9 @@ _OWN_S = 40.0
 """Not before a phase ran for so long since, of which a look takes up to a hundredth."""
 _FRESH_S = 0.5
 _BEGUN_S = 0.5
+SHORT_S = 2.0
+"""A look takes half a second, within which shorter phases may end: one is left to the driver
+from begin to end."""
 _WAKING_SHARE = 0.35
 """Share of the slowdown limit that may be lost by the ends of one phase."""
 _RENEW_S = 1.0
@@ -106,7 +114,7 @@ class Chooser:
         self._curves: dict[int, tuple[float, int, Curves | None]] = {}
         self.chosen: dict[int, OperatingPoint] = {}
         """What was chosen last for each phase, by its number."""
-        self._renewing: dict[int, float] = {}
+        self._renewing_s: float | None = None
         self._slowdowns: dict[int, tuple[float, float]] = {}
         self._last: Phase | None = None
         self._begun_s = 0.0
@@ -114,7 +122,7 @@ class Chooser:
     def choose(self, phase: Phase, phases: list[Phase], now_s: float) -> OperatingPoint:
         """Return the point for ``phase``: the driver's own while anything is unsure."""
         if phase is not self._last:
-            self._last, self._begun_s = phase, now_s
+            self._last, self._begun_s, self._renewing_s = phase, now_s, None
         point = self._choose(phase, phases, now_s)
         self.chosen[phase.number] = point
         return point
@@ -210,18 +218,19 @@ class Chooser:
         reference = phase.reference
         if reference is None:
             return True
-        age_s, number = now_s - reference.last_s, phase.number
-        oldest_s = float(
-            np.clip(_OWN_S / _share(phase, phases), REFERENCE_AGE_S, OLDEST_REFERENCE_S)
-        )
-        # Not as the phase begins, which waits for its own clock, unless it is always short.
-        has_begun = now_s - self._begun_s >= _BEGUN_S or age_s > 1.5 * oldest_s
-        if age_s > oldest_s and has_begun:
-            self._renewing.setdefault(number, now_s)
-        look_s = _FRESH_S if phase.is_capped else 0.0  # until the limit has lowered the clock
-        if age_s < _FRESH_S and now_s - self._renewing.get(number, now_s) >= look_s:
-            self._renewing.pop(number, None)
-        return number in self._renewing
+        age_s, is_short = now_s - reference.last_s, self.transitions.are_short(phase)
+        if self._renewing_s is None:
+            oldest_s = np.clip(_OWN_S / _share(phase, phases), REFERENCE_AGE_S, OLDEST_REFERENCE_S)
+            begun_s = now_s - self._begun_s
+            # Not as the phase begins, which waits for its own clock, unless that is to be this one.
+            if age_s > oldest_s and (not begun_s if is_short else begun_s >= _BEGUN_S):
+                self._renewing_s = now_s
+            return self._renewing_s is not None
+        # Where a limit lowers the driver's clock: until it has.
+        look_s = SHORT_S if is_short else _FRESH_S if phase.is_capped else 0.0
+        if age_s < _FRESH_S and now_s - self._renewing_s >= look_s:
+            self._renewing_s = None
+        return self._renewing_s is not None
 
     def _price_w(self, own_w: float) -> float:
         mean_w = self._account.power_w

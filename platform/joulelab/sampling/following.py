@@ -28,7 +28,7 @@ class Following:
         self, asked: Configuration, phases: Sequence[str], procedure: Procedure
     ) -> Iterator[tuple[Procedure, list[str]]]:
         """Yield how to measure which phases of ``asked``, and then how what is not final then."""
-        key = asked.workload, asked.knobs
+        key = asked.program
         even = [phase for phase in phases if (*key, phase) not in self._uneven]
         follows = self._ran == asked.workload or not procedure.idle_s
         if procedure.pace == "quick" and even and follows:
@@ -62,7 +62,7 @@ class Following:
         self._ended_s = self._clock.now_s()
         for phase, is_even in self._is_even.items():
             note = self._uneven.discard if is_even else self._uneven.add
-            note((asked.workload, asked.knobs, phase))
+            note((*asked.program, phase))
 
 
 def is_final(record: Record) -> bool:

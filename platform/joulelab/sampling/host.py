@@ -9,14 +9,20 @@ from typing import Any
 
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.energy import EnergyWindow
+from joulelab.core.measurement import Finding, InvalidReason
 from joulelab.devices.base import Device
 from joulelab.errors import (
     ConfigError,
     DeviceError,
+    DeviceHotError,
     DeviceLostError,
     DeviceNotFoundError,
+    DevicePermissionError,
+    ForeignSettingError,
+    GuardError,
     JouleLabError,
     MeasurementError,
+    NotAllowedError,
     missing_extra,
 )
 from joulelab.sampling.cuda_device import descends, uses
@@ -32,6 +38,26 @@ class WorkloadFailedError(MeasurementError):
 
 class WorkloadRefusedError(MeasurementError):
     """The device cannot hold the workload, so there is nothing to measure."""
+
+
+_REASONS: tuple[tuple[type[JouleLabError], InvalidReason], ...] = (
+    (DeviceLostError, "device_lost"),
+    (DevicePermissionError, "permission_denied"),
+    (GuardError, "lease_lost"),
+    (NotAllowedError, "not_allowed"),
+    (ForeignSettingError, "foreign_setting"),
+    (DeviceHotError, "not_cooled"),
+    (WorkloadRefusedError, "unsupported"),
+    (WorkloadFailedError, "workload_failed"),
+)
+FINDINGS: tuple[type[JouleLabError], ...] = (MeasurementError, *(kind for kind, _ in _REASONS))
+"""What ends a measurement and is told in it, as a finding."""
+
+
+def finding_of(error: JouleLabError) -> Finding:
+    """Return the finding that tells an error, one of :data:`FINDINGS`."""
+    reasons = (reason for kind, reason in _REASONS if isinstance(error, kind))
+    return Finding(reason=next(reasons, "sample_gap"), detail=str(error))
 
 
 class WorkloadHost:
@@ -51,13 +77,13 @@ class WorkloadHost:
         Raises:
             ConfigError: If there is no such workload or knob, or a value is not allowed.
         """
-        key = (configuration.workload, configuration.knobs)
+        key = configuration.program
         if self._kept is None or self._kept.key != key:
             workload = WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs))
             if self._kept is not None:
                 workload.take_over(self._kept.workload)
             self.close()
-            self._kept = _Kept(key=key, workload=workload, hosted=self._hosted(workload))
+            self._kept = _Kept(key=key, workload=workload, hosted=self.hosted_on(workload))
         return self._kept.workload
 
     def prepare(self) -> None:
@@ -121,6 +147,11 @@ class WorkloadHost:
     def pids_on(self, device: Device) -> frozenset[int]:
         """Read which processes hold a context on one of the devices now."""
         return frozenset(process.pid for process in device.read_processes())
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the workload that was made last is prepared."""
+        return self._made().prepared
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -211,7 +242,8 @@ class WorkloadHost:
                 "`joulelab bench-server` add up all that a program uses."
             )
 
-    def _hosted(self, workload: Workload[Any]) -> Workload[Any]:
+    def hosted_on(self, workload: Workload[Any]) -> Workload[Any]:
+        """Return a workload as it runs on the devices."""
         if self._partners:
             return self._device.host_together(workload, self._partners)
         return self._device.host(workload)

@@ -104,7 +104,7 @@ class WarmUp:
         """Return what it came to by the ``units`` in the windows after it, if it had too few."""
         if self.timed:
             return self
-        even = self.even and time_is_steady([unit.stop_s - unit.start_s for unit in units])
+        even = self.even and time_is_steady([unit.time_per_work_s for unit in units])
         return replace(self, steady=self.steady and even, even=even)
 
 
@@ -134,7 +134,8 @@ def warm_up(
         else:
             even = _is_even(loop, log.trace, start_s, LOOK_BACK_S)
             steady = even and _keeps_temperature(log, start_s, now_s)
-        check_s = min(clock.now_s() + period_s, give_up_s)
+        sooner_s = loop.unit_s / 2 if follows else 0.0  # at the nearest end of a unit
+        check_s = min(clock.now_s() + period_s - sooner_s, give_up_s)
     if not (even or follows):
         # Of one that was cut short its late half tells: first runs of a load are seldom even.
         late_s = min(LOOK_BACK_S, (now_s - start_s) / 2)
@@ -183,4 +184,4 @@ def _is_even(
 def _has_even_times(loop: WindowLoop, back_s: float) -> bool:
     recent = [unit for unit in loop.units if unit.start_s >= loop.units[-1].stop_s - back_s]
     units = recent if len(recent) >= _FEWEST_UNITS else loop.units[-_FEWEST_UNITS:]
-    return time_is_steady([unit.stop_s - unit.start_s for unit in units])
+    return time_is_steady([unit.time_per_work_s for unit in units])

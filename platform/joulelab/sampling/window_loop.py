@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
+from statistics import fmean
 
 from joulelab.core.clock import Clock
 from joulelab.sampling.meter import Edges
@@ -21,6 +22,11 @@ class Interval:
     start_s: float
     stop_s: float
     work: float
+
+    @property
+    def time_per_work_s(self) -> float:
+        """Time of a unit of the work that was counted."""
+        return (self.stop_s - self.start_s) / self.work
 
 
 class WindowLoop:
@@ -79,6 +85,11 @@ class WindowLoop:
         start_s, stop_s = windows[0].start_s, windows[-1].stop_s
         return [unit for unit in self.units if start_s <= unit.start_s < stop_s]
 
+    @property
+    def unit_s(self) -> float:
+        """Mean time of the latest units."""
+        return fmean(self._recent_s)
+
     def unit(self) -> Interval:
         """Run one unit."""
         start_s = self._clock.now_s()
@@ -115,8 +126,12 @@ class WindowLoop:
         return Interval(start_s=start_s, stop_s=stop_s, work=work)
 
     def _bracket(self, since_s: float) -> None:
-        """Run on until the counter has shown an edge at ``since_s``, or never will."""
-        self.run_until(lambda: self._is_over(since_s, since_s + self._edges.margin_s))
+        """Run on until the counter has shown an edge at ``since_s``, or never will.
+
+        It is asked for at once: a unit that began unasked would be followed by another one.
+        """
+        while not self._is_over(since_s, since_s + self._edges.margin_s):
+            self.unit()
 
     def _is_over(self, since_s: float, ready_s: float) -> bool:
         now_s = self._clock.now_s()

@@ -215,13 +215,24 @@ class AbstractLab(ABC, Generic[Gpu]):
         folder: Path,
         *,
         settings: object,
+        procedure: Procedure | None = None,
         begin: Callable[[ResultStore], object] = lambda store: None,
         conclude: Callable[[ResultStore], object] | None = None,
     ) -> StudySummary:
-        """Measure ``trials`` and show how far it is; see :func:`~joulelab.study.run.run_trials`."""
+        """Measure ``trials`` and show how far it is; see :func:`~joulelab.study.run.run_trials`.
+
+        ``procedure`` is as for :meth:`setup`.
+        """
         workloads = {trial.configuration.workload for trial in trials}
         with StudyProgress(self.console()) as progress:
-            setup = self.setup(gpus, folder, workloads, settings=settings, on_event=progress)
+            setup = self.setup(
+                gpus,
+                folder,
+                workloads,
+                settings=settings,
+                on_event=progress,
+                procedure=procedure,
+            )
             summary = run_trials(trials, replace(setup, begin=begin), conclude)
         self.require_some(summary)
         return summary

@@ -111,6 +111,7 @@ class LocalPool(WorkerPool):
                 if (trial := self._schedule.take_next(uuid, self._source)) is not None:
                     was_idle = False
                     yield TrialStarted(trial=trial, uuid=uuid)
+                    self._workers[uuid].expect(self._schedule.foresee(uuid))
                     yield from self._attempt(trial, uuid)
 
     @override

@@ -156,6 +156,11 @@ class Schedule:
         self._untied.discard(uuid)
         return given.trial
 
+    def foresee(self, uuid: str) -> Trial | None:
+        """Return what :meth:`take` would give ``uuid``; ``None`` if nothing waits for it."""
+        given = self._next_for(uuid)
+        return None if given is None else given.trial
+
     def take_next(self, uuid: str, source: TrialSource) -> Trial | None:
         """Give ``uuid`` the next trial; where none waits for it, one of ``source`` is planned."""
         trial = self.take(uuid)

@@ -125,6 +125,11 @@ class GpuWorker:
             self._let_go()
         return Report(records=records, writer=self.writer, between_s=between_s)
 
+    def expect(self, trial: Trial | None) -> None:
+        """Note what is measured next, to read ahead for it; any thread may, at any time."""
+        if (bench := self._bench) is not None:
+            bench.expect(None if trial is None else trial.configuration)
+
     def attribute(
         self, configuration: Configuration, method: "Asked", contexts: Sequence[int] = ()
     ) -> "Attribution":

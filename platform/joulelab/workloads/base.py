@@ -23,7 +23,11 @@ from joulelab.core.energy import EnergyWindow
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
+from joulelab.workloads.read_ahead import Reading
 
+LONGEST_RUN_S = 0.05
+"""What consists of equal parts is cut so that no run of it takes longer, however slow the device:
+every window holds whole runs."""
 Made = TypeVar("Made")
 Settings = TypeVar("Settings")
 
@@ -95,6 +99,14 @@ class Workload(ABC, Generic[Settings]):
         """Memory of the device that it holds for other settings; no measurement counts it."""
         return 0
 
+    def read_ahead(self) -> Reading | None:
+        """Have read what :meth:`prepare` will load, while another program is measured.
+
+        Returns at once, with what halts it: it must not compute in this process. By default
+        nothing is.
+        """
+        return None
+
     @abstractmethod
     def prepare(self) -> None:
         """Allocate, load and compile; nothing here is measured.
@@ -105,6 +117,10 @@ class Workload(ABC, Generic[Settings]):
     @abstractmethod
     def run(self, phase: str) -> float:
         """Do one repeat of ``phase`` to completion, device synchronised; return the work done."""
+
+    def parts(self, phase: str) -> int:
+        """Into how many equal parts a run of ``phase`` may be cut; 1 for none."""
+        return 1
 
     def rest(self) -> None:
         """End what goes on between repeats, so that the device is idle; called after each phase."""

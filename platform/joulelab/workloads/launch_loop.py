@@ -1,5 +1,6 @@
 """Kernels launched again and again: matrix products, and passes over device memory."""
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,20 +12,20 @@ from joulelab.core.cost import Data, WorkloadCost
 from joulelab.core.number_format import FORMATS
 from joulelab.errors import ConfigError
 from joulelab.tracing.program import ProgramPhase
-from joulelab.workloads.base import check_knobs
+from joulelab.workloads.base import LONGEST_RUN_S, check_knobs
 from joulelab.workloads.network import TorchWorkload
 
 _SEED = 0
 Settings = TypeVar("Settings", bound="GemmSettings | StreamSettings")
 ProductPrecision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8"]
-# Work of one repeat: 50 to 100 ms on an H100 or H200. Small products, bounded by their launches
-# of some 5 us each, are bounded by number.
+# Work of one repeat at most: 50 to 100 ms on an H100 or H200. Small products, bounded by their
+# launches of some 5 us each, are bounded by number.
 _REPEAT_TFLOP = {"fp64": 4, "fp32": 4, "tf32": 25, "fp16": 50, "bf16": 50, "fp8": 90}
 _MOST_PRODUCTS = 10_000
 Kernel = Literal["copy", "triad"]
 BufferPrecision = Literal["fp64", "fp32", "fp16", "bf16"]
 _NUM_BUFFERS = {"copy": 2, "triad": 3}
-# Work of one repeat: some 50 ms on an H200, 250 ms on a V100. Passes over small buffers, bounded
+# Work of one repeat at most: some 50 ms on an H200. Passes over small buffers, bounded
 # by their launches, are bounded by number.
 _REPEAT_GB = 200
 _MOST_PASSES = 1000
@@ -32,11 +33,16 @@ _SCALE = 3.0
 
 
 class LaunchLoop(TorchWorkload[Settings]):
-    """Launches one kernel ``num_launches`` times per repeat.
+    """Launches one kernel ``num_launches`` times per repeat, or as often as a slow device can.
 
-    A repeat is long enough that the launches, which are asynchronous, hide behind the kernels.
-    A subclass makes the operands and the launch.
+    A repeat is long enough that the launches, which are asynchronous, hide behind the kernels, and
+    no longer than :data:`LONGEST_RUN_S` at the pace of the one before. A subclass makes the
+    operands and the launch.
     """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._num_launches = settings.num_launches
 
     @abstractmethod
     def program(self, device: str) -> Callable[[], object]:
@@ -54,6 +60,18 @@ class LaunchLoop(TorchWorkload[Settings]):
     @override
     def executions(self, phase: str) -> int:
         return self.settings.num_launches
+
+    @override
+    def parts(self, phase: str) -> int:
+        return self.executions(phase)
+
+    @override
+    def run(self, phase: str) -> float:
+        num, start_s = self._num_launches, time.perf_counter()
+        work = self.execute(phase, num)
+        affordable = int(num * LONGEST_RUN_S / (time.perf_counter() - start_s))
+        self._num_launches = min(max(affordable, 1), self.settings.num_launches)
+        return work
 
     @property
     @override

@@ -15,6 +15,7 @@ from joulelab.errors import ConfigError
 from joulelab.tracing.program import ProgramPhase
 from joulelab.workloads.base import Workload, check_knobs, require_choice
 from joulelab.workloads.kept_networks import KeptNetworks
+from joulelab.workloads.read_ahead import FileReading, Reading
 
 _SEED = 0
 Programs = Mapping[str, Callable[[], object]]
@@ -89,13 +90,16 @@ class TorchWorkload(Workload[Computing]):
 
     @override
     def run(self, phase: str) -> float:
+        return self.execute(phase, self.executions(phase))
+
+    def execute(self, phase: str, times: int) -> float:
+        """Execute a phase so many times, device synchronised; return the work done."""
         from joulelab.workloads import accelerator
 
         require_choice("phase", phase, self.phases)
         if not self.prepared_programs:
             raise ConfigError(f"{type(self).__name__.lower()} must be prepared before it is run.")
-        times, precision = self.executions(phase), self.settings.precision
-        gradients = phase in self.training_phases
+        precision, gradients = self.settings.precision, phase in self.training_phases
         with (
             accelerator.memory_errors(self.title),
             accelerator.computing(precision, gradients=gradients),
@@ -193,6 +197,11 @@ class NetworkWorkload(TorchWorkload[Settings]):
         settings = self.settings
         name = self.called.format(**asdict(settings)) or type(self).__name__.lower()
         return f"{name} in {settings.precision} with batch {settings.batch}"
+
+    @override
+    def read_ahead(self) -> Reading | None:
+        weights = self.settings.weights
+        return None if weights is None else FileReading(weights)
 
     @override
     def take_over(self, other: Workload[Any]) -> None:

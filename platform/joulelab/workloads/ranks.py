@@ -22,6 +22,7 @@ from typing_extensions import override
 from joulelab.core.energy import EnergyWindow
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.workloads.base import Workload
+from joulelab.workloads.read_ahead import Reading
 from joulelab.workloads.sums import WaitLog, waited_s
 
 Answer = TypeVar("Answer")
@@ -39,6 +40,10 @@ class StandIn(Workload[Any]):
     @override
     def phases(self) -> tuple[str, ...]:
         return self._workload.phases
+
+    @override
+    def parts(self, phase: str) -> int:
+        return self._workload.parts(phase)
 
 
 _RUN_S = 0.2
@@ -101,6 +106,10 @@ class Ranks(StandIn):
         except BaseException:
             self.close()
             raise
+
+    @override
+    def read_ahead(self) -> Reading | None:
+        return self._workload.read_ahead()
 
     @override
     def run(self, phase: str) -> float:

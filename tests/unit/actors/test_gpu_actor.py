@@ -10,6 +10,7 @@ from alone import run_alone
 from guard_fakes import end_guard
 from synthetic_results import record
 
+from joulelab.bench import Bench
 from joulelab.core.device import DeviceAddress
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault
@@ -53,6 +54,17 @@ def test_a_trial_is_in_the_store_before_it_is_reported(actor, settings):
     [measurement] = ResultStore(Path(settings.results_dir)).read()
     assert measurement == report.records[0].measurement
     assert measurement.valid, measurement.findings
+
+
+def test_a_device_reads_ahead_for_the_program_that_waits_for_it(actor, monkeypatch):
+    expected = []
+    monkeypatch.setattr(Bench, "expect", lambda _bench, asked: expected.append(asked))
+
+    actor.expect(trial())  # nothing is open yet
+    actor.ready()
+    actor.expect(trial())
+
+    assert expected == [trial().configuration]
 
 
 def test_a_trial_that_was_given_to_the_process_before_is_not_measured(actor, settings):

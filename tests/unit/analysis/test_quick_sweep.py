@@ -10,15 +10,15 @@ from joulelab.core.procedure import Procedure
 def swept(tmp_path):
     """Sweeps two clocks of a simulated GPU at a pace, and returns the study."""
 
-    def sweep(pace):
+    def sweep(pace, **lengths):
         lab = joulelab.Lab(
             device="simulated",
             gpu="h200_sxm",
             store=str(tmp_path / "gpus"),
             results_dir=tmp_path,
-            study=pace,
+            study=f"{pace}-{len(lengths)}",
             progress=False,
-            procedure=Procedure(pace=pace),
+            procedure=Procedure(pace=pace, **lengths),
         )
         return joulelab.sweep("stream", mode="custom", clocks_mhz=(1500, 900), repeats=3, lab=lab)
 
@@ -29,7 +29,21 @@ def test_a_quick_sweep_says_how_many_points_followed_others(swept):
     page = (swept("quick").folder / "report.html").read_text()
 
     assert "9 of 10 were made otherwise: they followed another point" in page
-    assert "at least 3 windows of at least 0.3 s" in page
+    assert "at least 3 windows of at least 0.2 s" in page  # 0.3 s to the nearest end of a unit
+
+
+def test_sweeps_are_quick_unless_another_procedure_is_asked_for(swept):
+    paces = {
+        name: [each.pace for each in study.measurements]
+        for name, study in (
+            ("usual", swept(None)),
+            ("reference", swept("reference")),
+            ("longer", swept(None, window_s=1.0)),
+        )
+    }
+
+    assert paces["usual"] == ["reference"] + 9 * ["quick"]
+    assert set(paces["reference"]) == set(paces["longer"]) == {"reference"}
 
 
 def test_a_sweep_from_rest_does_not(swept):

@@ -378,6 +378,38 @@ def test_the_drivers_clock_is_looked_at_again_once_a_phase_has_its_own(store):
         assert now_s - phase.reference.last_s < 1.5 * oldest_s + 30
 
 
+def test_a_phase_too_short_for_a_look_at_the_drivers_clock_is_left_to_it_from_begin_to_end(
+    store, monkeypatch
+):
+    """Half of a second of communication went by before its clock was in force, or after it."""
+    set_point, changes_s = Governor._set, []
+
+    def noted(governor, point, seen):
+        before = governor._point
+        set_point(governor, point, seen)
+        if governor._point.is_default and not before.is_default:
+            changes_s.append(governor._since_s)
+
+    monkeypatch.setattr(Governor, "_set", noted)
+
+    governed = play(store, "training", "model", duration_s=400.0)
+
+    spells = [each for each in governed.load.spells if each.phase == "communication"]
+    (phase,) = (
+        each
+        for each in governed.governor.recogniser.phases
+        if each.signature.label == "communication"
+    )
+    assert phase.reference.last_s > 150.0  # it was looked at since it was first seen
+    late_s = [
+        at_s - spell.start_s
+        for spell in spells
+        for at_s in changes_s
+        if 120.0 < spell.start_s + 0.3 < at_s < spell.stop_s
+    ]
+    assert late_s == []
+
+
 @pytest.mark.parametrize("least_s", [0.0, 0.099])
 def test_the_look_after_a_window_of_no_phase_comes_as_soon_as_the_driver_lets_it(
     store, monkeypatch, least_s

@@ -1,7 +1,7 @@
 """Quick points against a closed form, and of programs of which one phase does not settle."""
 
 from itertools import groupby
-from math import sin
+from math import ceil, sin
 
 import pytest
 from fake_gpu import FakeGpu, FakeLoad
@@ -87,6 +87,30 @@ def test_windows_of_a_search_match_the_closed_form_and_hold_two_ticks(tick_s, wi
     assert found.energy_per_unit_u_j < 0.01 * 9.0  # of which timing ticks to 5 ms is most
     for window in found.windows:
         assert window_s <= window.duration_s < window_s + 0.04
+
+
+@pytest.mark.parametrize("unit_s", [0.22, 0.28, 0.45])
+def test_a_long_unit_runs_no_more_often_than_a_point_needs(unit_s):
+    """Windows of 0.3 s were two units of 0.28 s each, and two units followed the last one."""
+
+    class Slow(PhasedLoad):
+        @override
+        def run(self, phase: str) -> float:
+            self._gpu.ran.append(phase)
+            self._gpu.unit_s = unit_s
+            return FakeLoad.run(self, phase)
+
+    gpu = PhasedGpu()
+    gpu.host = lambda workload: Slow(gpu, workload)
+    with Bench(gpu, procedure=Procedure(pace="quick", idle_s=0.0)) as bench:
+        bench.measure(trial_of("gemm"))
+        gpu.ran.clear()
+        (record,) = bench.measure(trial_of("gemm", 1410))
+
+    found = record.measurement
+    assert [w.duration_s for w in found.windows] == pytest.approx([unit_s] * 3)
+    # A warm-up of 0.3 s, and a unit on each side of the windows.
+    assert len(gpu.ran) == ceil(0.3 / unit_s) + 1 + 3 + 1
 
 
 def test_a_point_of_a_search_takes_less_than_one_and_a_half_seconds():

@@ -17,6 +17,8 @@ from joulelab.errors import (
     DeviceUnsupportedError,
     MeasurementError,
 )
+from joulelab.workloads.base import LONGEST_RUN_S
+from joulelab.workloads.launch_loop import Gemm, GemmSettings
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +164,28 @@ def test_a_played_program_reports_its_work_and_takes_its_time(tmp_path):
     assert 0.05 <= taken_s < 0.06
     assert hosted.unit == "TFLOP"
     assert hosted.phases == ("gemm", "wait")
+
+
+def test_a_program_of_equal_parts_is_cut_where_a_whole_run_would_take_long(tmp_path):
+    device = open_one(tmp_path, "SIM-a100_sxm-0")
+    gemm = Gemm(GemmSettings())
+    hosted = device.host(gemm)
+    hosted.prepare()
+    device.apply(OperatingPoint(sm_clock_mhz=1005))
+    device.clock.sleep_s(1.0)
+    hosted.run("gemm")
+    start_s = device.clock.now_s()
+
+    work = sum(hosted.run("gemm") for _ in range(20))
+
+    run_s = (device.clock.now_s() - start_s) / 20
+    num_launches = work / 20 / gemm.settings.work_per_launch
+    assert 0.04 < run_s <= 1.01 * LONGEST_RUN_S
+    assert num_launches == pytest.approx(round(num_launches))
+    assert num_launches < 10
+    whole = device.machine.model_of(gemm.cost().phase("gemm"), "random").at(1005, 1215)
+    whole_s = whole.duration_s * num_launches / gemm.settings.num_launches
+    assert run_s == pytest.approx(whole_s, rel=0.01)
 
 
 def test_runs_that_follow_each_other_leave_no_gap(tmp_path):

@@ -20,7 +20,7 @@ from joulelab.study.gpu import StudyGpu
 from joulelab.study.pool import LocalPool, ties
 from joulelab.study.resume import rest_of
 from joulelab.study.schedule import TrialSource
-from joulelab.study.worker import WorkerSettings
+from joulelab.study.worker import GpuWorker, WorkerSettings
 
 
 def study_gpu(address):
@@ -59,6 +59,16 @@ def test_gpus_take_trials_by_turns(pool):
     assert uuids[0::2] == [uuids[0]] * 2
     assert len(set(uuids)) == 2
     assert pool.unfinished == ()
+
+
+def test_a_gpu_knows_what_comes_next_while_it_measures(pool, monkeypatch):
+    expected = []
+    monkeypatch.setattr(GpuWorker, "expect", lambda _worker, trial: expected.append(trial))
+    plan = [trial(repeat=n) for n in range(3)]
+
+    list(pool.run(plan))
+
+    assert expected == [*plan[1:], None]
 
 
 def test_a_gpu_that_is_lost_is_put_out_of_service_and_the_other_does_its_trials(pool, tmp_path):

@@ -33,6 +33,14 @@ def test_trials_go_out_in_the_order_of_the_plan():
     assert names(taken) == ["t0", "t1", "t2", "t3"]
 
 
+def test_what_comes_next_is_known_before_it_is_taken():
+    schedule = Schedule(trials(2), ["a"])
+
+    assert schedule.foresee("a") == schedule.foresee("a") == schedule.take("a")
+    schedule.take("a")
+    assert schedule.foresee("a") is None
+
+
 class Growing(TrialSource):
     def __init__(self, more):
         self.more = more

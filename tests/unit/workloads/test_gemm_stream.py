@@ -1,5 +1,8 @@
+import time
+
 import pytest
 
+from joulelab.workloads.base import LONGEST_RUN_S
 from joulelab.workloads.launch_loop import Gemm, GemmSettings, Stream, StreamSettings
 
 ITEM_B = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
@@ -87,3 +90,24 @@ def test_a_triad_adds_a_multiple_and_a_copy_only_moves():
 
     assert triad.flop > 0
     assert copy.flop == 0
+
+
+class SlowGemm(Gemm):
+    """A product on a device that takes 2 ms for each."""
+
+    def execute(self, phase, times):
+        time.sleep(0.002 * times)
+        return times * self.settings.work_per_launch
+
+
+def test_no_repeat_takes_longer_than_it_may_once_it_is_known_how_slow_a_device_is():
+    """An A100 at its lowest clock took 1.5 s: seven such units made a point of 9 s."""
+    gemm = SlowGemm(GemmSettings())
+    most = gemm.settings.num_launches
+    assert 0.002 * most > LONGEST_RUN_S
+
+    launches = [gemm.run("gemm") / gemm.settings.work_per_launch for _ in range(3)]
+
+    assert launches[0] == pytest.approx(most)
+    assert all(5 <= each <= LONGEST_RUN_S / 0.002 for each in launches[1:])
+    assert all(each == pytest.approx(round(each)) for each in launches)

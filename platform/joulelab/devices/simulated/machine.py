@@ -206,8 +206,8 @@ class Machine:
             self._ending = True
             self._goal = self.engine.work  # what comes next is beyond what was done until now
 
-    def execute(self, model: PhaseModel, executions: int) -> None:
-        """Execute ``model`` so many times; device time passes.
+    def execute(self, model: PhaseModel, executions: float) -> None:
+        """Execute ``model`` so many times, or a part of one; device time passes.
 
         Execution ends when this returns, unless the same model goes on at the same instant:
         then not even the lag of a switch lies between.

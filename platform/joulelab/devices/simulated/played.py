@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from math import ceil
+from math import ceil, floor
 from typing import Any
 
 from typing_extensions import override
@@ -11,7 +11,7 @@ from joulelab.core.cost import Data, PhaseCost, WorkloadCost
 from joulelab.core.energy import EnergyWindow
 from joulelab.devices.simulated.machine import RUN_S, Machine
 from joulelab.errors import ConfigError, DeviceError
-from joulelab.workloads.base import Workload
+from joulelab.workloads.base import LONGEST_RUN_S, Workload
 from joulelab.workloads.disk_cache import lean_cost
 from joulelab.workloads.ranks import StandIn, shares_layers
 from joulelab.workloads.sums import WaitLog
@@ -24,7 +24,8 @@ class PlayedWorkload(StandIn):
     """A stand-in that plays the cost of a workload on one board, or on several of one clock.
 
     A run is one execution of the phase, or as many as fill :data:`RUN_S`, so that a program of
-    microseconds does not cost more to simulate than to run; the work returned counts them all.
+    microseconds does not cost more to simulate than to run, or such parts of one as it consists of;
+    the work returned counts them all.
     Boards that share a program wait for the slowest in its sums, whose kernels keep a few units
     busy; what they send each other is in its cost. Boards with a copy each stay busy.
     """
@@ -58,7 +59,7 @@ class PlayedWorkload(StandIn):
         playing, copies = self._phases[phase], 1 if self._is_shared else len(self._machines)
         own_s = playing.durations_s()
         longest_s = max(own_s)
-        executions = max(1, ceil(RUN_S / longest_s - 1e-9))
+        executions = _executions(longest_s, self._workload.parts(phase))
         work = executions * playing.work * copies
         clock = self._machines[0].clock
         start_s = clock.now_s()
@@ -87,6 +88,13 @@ class PlayedWorkload(StandIn):
             machine.hold_memory(0)
 
 
+def _executions(execution_s: float, parts: int) -> float:
+    """Return how many executions are a run, of ``parts`` equal parts each."""
+    if execution_s > LONGEST_RUN_S:
+        return max(1, floor(parts * LONGEST_RUN_S / execution_s)) / parts
+    return max(1, ceil(RUN_S / execution_s - 1e-9))
+
+
 class _Phase:
     """A phase on all boards."""
 
@@ -104,7 +112,7 @@ class _Phase:
         pairs = zip(self._machines, self._models, strict=True)
         return [machine.duration_s(model) for machine, model in pairs]
 
-    def execute(self, executions: int, own_s: Sequence[float], *, waits: bool) -> None:
+    def execute(self, executions: float, own_s: Sequence[float], *, waits: bool) -> None:
         """Execute it on all boards at the pace of the slowest, given what each alone takes."""
         slowest = max(range(len(own_s)), key=own_s.__getitem__)
         others = [board for board in range(len(own_s)) if board != slowest]
