@@ -73,8 +73,7 @@ class Belief:
         self._alike = self._missed_alike()
         self._scale(starts[0].noise if starts else 1.0)
         self.weights, self._error = self._start(starts)
-        self._measured = self._readings(observed.rows)
-        self._of_boards = self._unknown.of_boards(self._measured.shared)
+        self._of_boards = self._unknown.of_boards(observed.rows)
         for _ in range(_NUM_NOISE_ROUNDS):
             num_open, before = self._find_likeliest(), self.noise
             self._scale(self._scaled_noise(num_open))
@@ -268,10 +267,8 @@ class Belief:
 
 
 def _factor(covariance: Array) -> tuple[Array, bool]:
-    """Return the lower Cholesky factor for ``cho_solve``; the matrix is overwritten."""
-    found: tuple[Array, bool] = cho_factor(
-        covariance, lower=True, overwrite_a=True, check_finite=False
-    )
+    """Return the lower Cholesky factor for ``cho_solve``."""
+    found: tuple[Array, bool] = cho_factor(covariance, lower=True, check_finite=False)
     return found
 
 

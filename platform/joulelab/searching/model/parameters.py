@@ -251,12 +251,12 @@ class Parameters:
         """Return by how much the parameters of all cells are off their mean; ``(cells, 7)``."""
         return np.asarray((self._across @ weights.of_cell.T[:, :, None])[:, :, 0].T)
 
-    def of_boards(self, shared: Array) -> Array:
-        """Return what boards' offsets and warmth, of which time and power are linear, vary by.
+    def of_boards(self, rows: Rows) -> Array:
+        """Return the covariance of time and power, one after the other, by what is linear in them.
 
-        ``shared`` are derivatives by what is common to all.
+        That is boards' offsets and how warm they were; shape ``(2 n, 2 n)``.
         """
-        linear = shared[:, _NUM_BOARD:]
+        linear = self._linear(rows).reshape(2 * len(rows.cell), -1)
         return np.asarray((linear * self.shared_variance[_NUM_BOARD:]) @ linear.T)
 
     def logs(self, rows: Rows, weights: Weights) -> Array:
@@ -272,16 +272,19 @@ class Parameters:
 
         Their shapes are ``(n, 2, 7)`` and ``(n, 2, q)``.
         """
-        local, shared = self.of_rows(rows, weights)
+        local, _ = self.of_rows(rows, weights)
         at = (local, rows.ratio, rows.limit_w, rows.asked_w)
-        of_row = slopes(*at, self._held(rows, weights, local))
-        by_shared = np.zeros((len(rows.cell), 2, len(shared)))
-        by_shared[:, :, :_NUM_BOARD] = of_row[:, :, _NUM_CELL:]
+        by_cell, by_board = np.split(slopes(*at, self._held(rows, weights, local)), [_NUM_CELL], 2)
+        return by_cell, np.concatenate([by_board, self._linear(rows)], axis=2)
+
+    def _linear(self, rows: Rows) -> Array:
+        """Return derivatives by boards' offsets and how power grows by warmth."""
+        found = np.zeros((len(rows.cell), 2, len(self.shared_mean) - _NUM_BOARD))
         other = np.flatnonzero(rows.board > 0)
         for side in (0, 1):
-            by_shared[other, side, _NUM_BOARD + 2 * (rows.board[other] - 1) + side] = 1.0
-        by_shared[:, 1, -1] = rows.warmth_k
-        return of_row[:, :, :_NUM_CELL], by_shared
+            found[other, side, 2 * (rows.board[other] - 1) + side] = 1.0
+        found[:, 1, -1] = rows.warmth_k
+        return found
 
     def _held(self, rows: Rows, weights: Weights, local: Array) -> Array:
         """Return the clocks that limits leave; the slopes are asked for where the logs were."""
