@@ -92,7 +92,7 @@ class SlurmLab:
             lambda: next((s for s in states if self.job(job)["JobState"] == s), None),
             f"job {job} to be {' or '.join(states)}",
             limit_s,
-            progress=lambda: (len(self.log(job)), self.num_bytes()),
+            progress=self._progress,
         )
 
     def log(self, job):
@@ -109,13 +109,13 @@ class SlurmLab:
         files = (self.store(study).folder / "measurements").glob("*.jsonl")
         return sum(path.read_bytes().count(b"\n") for path in files)
 
-    def num_bytes(self):
-        """Return how much the user's studies have measured."""
-        files = (self.home / "joulelab-results").glob("*/measurements/*.jsonl")
-        return sum(path.stat().st_size for path in files)
-
     def await_measurements(self, study, count, limit_s=300):
-        self.until(lambda: self.num_lines(study) >= count, f"{count} of {study}", limit_s)
+        self.until(
+            lambda: self.num_lines(study) >= count,
+            f"{count} of {study}",
+            limit_s,
+            progress=self._progress,
+        )
 
     def until(self, condition, what, limit_s=300, *, progress=lambda: None):
         """Wait for ``condition`` to be true, and return it; fail after so long without progress."""
@@ -123,9 +123,23 @@ class SlurmLab:
         while not (found := condition()):
             if (now := progress()) != seen:
                 seen, since_s = now, time.monotonic()
-            assert time.monotonic() < since_s + limit_s, f"waited {limit_s} s for {what}"
+            if time.monotonic() > since_s + limit_s:
+                raise AssertionError(f"waited {limit_s} s for {what}\n{self._last_words()}")
             time.sleep(0.1)
         return found
+
+    def _progress(self):
+        """Return how much has been measured for the user, and printed by jobs and their nodes."""
+        measured = (self.home / "joulelab-results").glob("*/measurements/*.jsonl")
+        return sum(path.stat().st_size for path in (*measured, *self._printed()))
+
+    def _printed(self):
+        folder = self.home / "joulelab"
+        return [*folder.glob("slurm-*.out"), *folder.glob(".run/*/node-*.log")]
+
+    def _last_words(self):
+        last = sorted(self._printed(), key=lambda path: path.stat().st_mtime)[-4:]
+        return "\n".join(f"{path.name}: ...{path.read_text()[-800:]}" for path in last)
 
     def locked(self):
         """Return the GPUs on which a setting is in force, as ``node:uuid``."""
