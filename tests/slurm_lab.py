@@ -84,11 +84,15 @@ class SlurmLab:
         return dict(word.split("=", 1) for word in said.split() if "=" in word)
 
     def await_state(self, job, *states, limit_s=300):
-        """Wait until a job is in one of ``states``, and return in which."""
+        """Wait until a job is in one of ``states``, and return in which.
+
+        It may take long on a busy machine, but is to print or measure something all the time.
+        """
         return self.until(
             lambda: next((s for s in states if self.job(job)["JobState"] == s), None),
             f"job {job} to be {' or '.join(states)}",
             limit_s,
+            progress=self._progress,
         )
 
     def log(self, job):
@@ -106,15 +110,36 @@ class SlurmLab:
         return sum(path.read_bytes().count(b"\n") for path in files)
 
     def await_measurements(self, study, count, limit_s=300):
-        self.until(lambda: self.num_lines(study) >= count, f"{count} of {study}", limit_s)
+        self.until(
+            lambda: self.num_lines(study) >= count,
+            f"{count} of {study}",
+            limit_s,
+            progress=self._progress,
+        )
 
-    def until(self, condition, what, limit_s=300):
-        """Wait for ``condition`` to be true, and return it."""
-        deadline_s = time.monotonic() + limit_s
+    def until(self, condition, what, limit_s=300, *, progress=lambda: None):
+        """Wait for ``condition`` to be true, and return it; fail after so long without progress."""
+        seen, since_s = progress(), time.monotonic()
         while not (found := condition()):
-            assert time.monotonic() < deadline_s, f"waited {limit_s} s for {what}"
+            if (now := progress()) != seen:
+                seen, since_s = now, time.monotonic()
+            if time.monotonic() > since_s + limit_s:
+                raise AssertionError(f"waited {limit_s} s for {what}\n{self._last_words()}")
             time.sleep(0.1)
         return found
+
+    def _progress(self):
+        """Return how much has been measured for the user, and printed by jobs and their nodes."""
+        measured = (self.home / "joulelab-results").glob("*/measurements/*.jsonl")
+        return sum(path.stat().st_size for path in (*measured, *self._printed()))
+
+    def _printed(self):
+        folder = self.home / "joulelab"
+        return [*folder.glob("slurm-*.out"), *folder.glob(".run/*/node-*.log")]
+
+    def _last_words(self):
+        last = sorted(self._printed(), key=lambda path: path.stat().st_mtime)[-4:]
+        return "\n".join(f"{path.name}: ...{path.read_text()[-800:]}" for path in last)
 
     def locked(self):
         """Return the GPUs on which a setting is in force, as ``node:uuid``."""

@@ -340,20 +340,24 @@ def test_jobs_of_two_users_on_one_node_know_nothing_of_each_other(lab):
     """Each has a Ray, a token and a guard of its own; ports, folders and sockets do not meet."""
     options = "--oversubscribe --nodes 1 --nodelist n1 --gpus-per-node 1 --cpus-per-task 1"
     seen, stores = (lab, lab.other()), ("/tmp/first-gpu", "/tmp/second-gpu")
+    repeats = 60, 10  # the first goes on until the second has measured something beside it
     jobs = [
-        user.submit(f"{sweep(repeats=60, num_gpus=1)} --store {store}", options)
-        for user, store in zip(seen, stores, strict=True)
+        user.submit(f"{sweep(repeats=num, num_gpus=1)} --store {store}", options)
+        for user, num, store in zip(seen, repeats, stores, strict=True)
     ]
     for user, job in zip(seen, jobs, strict=True):
         user.await_measurements(f"job-{job}", 1)
-        assert user.job(job)["JobState"] == "RUNNING", user.log(job)
+    assert lab.job(jobs[0])["JobState"] == "RUNNING", lab.log(jobs[0])
 
-    ended = [lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") for job in jobs]
+    ended = [
+        user.await_state(job, "COMPLETED", "FAILED", "CANCELLED")
+        for user, job in zip(seen, jobs, strict=True)
+    ]
 
-    for user, job, store in zip(seen, jobs, stores, strict=True):
+    for user, job, num, store in zip(seen, jobs, repeats, stores, strict=True):
         assert_nothing_is_left(user)
         assert user.driver("n1", store).locked_uuids() == ()
-        assert_complete(user, f"job-{job}", user.log(job), repeats=60)
+        assert_complete(user, f"job-{job}", user.log(job), repeats=num)
     assert ended == ["COMPLETED", "COMPLETED"]
     with pytest.raises(AssertionError, match="Permission denied"):
         seen[1].user(f"cat {seen[0].home}/joulelab/.run/{jobs[0]}/token")

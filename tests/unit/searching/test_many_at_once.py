@@ -49,6 +49,18 @@ def test_of_many_trials_that_are_out_an_eighth_of_the_outcomes_is_awaited(foreca
     assert len(set(out)) == len(out)
 
 
+def test_at_the_end_as_many_outcomes_are_awaited_as_before_and_the_last(forecasts, strategy):
+    """Else each of the last seven had a model fitted, the dearest ones of a search."""
+    surface, random = Surface(large_space(), noise=0.005), Random(0)
+    out = [strategy.ask() for _ in range(16)]
+    while out:
+        strategy.tell(surface.outcome(out.pop(0), random))
+        if len(out) < 7:
+            strategy.forecast()
+
+    assert forecasts == [10, 12, 14, 16]
+
+
 def test_a_trial_that_fails_is_heeded_at_once(forecasts, strategy):
     surface, random = Surface(large_space(), noise=0.005), Random(0)
     out = [strategy.ask() for _ in range(16)]

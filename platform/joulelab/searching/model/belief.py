@@ -13,6 +13,7 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular  # type: ignore[import-untyped]
+from scipy.linalg.lapack import dtrtri  # type: ignore[import-untyped]
 
 from joulelab.searching.model.covariances import Covariances, Missed, Seen, Sums
 from joulelab.searching.model.law import (
@@ -69,16 +70,13 @@ class Belief:
         self._covariances, self._observed = covariances, observed
         self._missed = missed
         self._unknown = Parameters(covariances, observed, board, num_boards, working)
-        cell = observed.rows.cell
-        self._of_cells = covariances.of_cells[:, cell[:, None], cell]
-        self._of_readings = self._of_cells.repeat(2, axis=1).repeat(2, axis=2)
         self._alike = self._missed_alike()
-        self.noise: float = starts[0].noise if starts else 1.0
+        self._scale(starts[0].noise if starts else 1.0)
         self.weights, self._error = self._start(starts)
+        self._of_boards = self._unknown.of_boards(observed.rows)
         for _ in range(_NUM_NOISE_ROUNDS):
-            around = self._around()
-            num_open, before = self._find_likeliest(around), self.noise
-            self.noise = self._scaled_noise(around, num_open)
+            num_open, before = self._find_likeliest(), self.noise
+            self._scale(self._scaled_noise(num_open))
             if abs(self.noise / before - 1.0) < _SETTLED:
                 break
         self._conclude()
@@ -150,10 +148,9 @@ class Belief:
 
     def _start(self, starts: Sequence["Belief"]) -> tuple[Weights, Array]:
         """Return the weights that fit best of those at hand, and how far readings are from them."""
-        own = cho_factor(self._around(), lower=True)
         known = [self._unknown.grown(each.weights) for each in starts]
         tried = [(each, self._error_at(each)) for each in [self._unknown.start(), *known]]
-        return min(tried, key=lambda pair: self._misfit_of(own, *pair))
+        return min(tried, key=lambda pair: self._misfit_of(*pair))
 
     def _missed_alike(self) -> Array:
         rows, num = self._observed.rows, 2 * len(self._observed.logs)
@@ -162,34 +159,33 @@ class Belief:
         alike = self._covariances.alike(rows.cell, rows.place, rows.cell, rows.place, self._missed)
         return np.asarray(np.kron(alike, np.diag(self._missed.variances)))
 
-    def _around(self) -> Array:
-        """Return the covariance of readings around the law; shape ``(2 m, 2 m)``."""
-        return self._alike + np.diag(self._variance())
+    def _scale(self, noise: float) -> None:
+        """Let readings scatter so many times as stated; their covariance around the law follows."""
+        self.noise = noise
+        self._around: Array = self._alike + np.diag(self._variance())
+        self._own = _factor(self._around)
 
     def _variance(self) -> Array:
         return ((self._observed.u**2 + _MISFIT**2) * self.noise).ravel()
 
-    def _find_likeliest(self, around: Array) -> float:
+    def _find_likeliest(self) -> float:
         """Move to the most likely weights; return how many of the readings they do not follow."""
-        own, damping = cho_factor(around, lower=True), _DAMPING
-        least = self._misfit_of(own, self.weights, self._error)
+        damping, least = _DAMPING, self._misfit_of(self.weights, self._error)
         for _ in range(_NUM_STEPS):
             self._measured = self._readings(self._observed.rows)
             prior = self._law_prior()
-            found, damping = self._step(prior, around, own, least, damping)
+            found, damping = self._step(prior, least, damping)
             if least - found < _ENOUGH:
                 break
             least = found
-        solve = cho_factor(prior + around, lower=True)
-        inverse = solve_triangular(solve[0], np.eye(len(around)), lower=True)
-        return float(self._variance() @ np.sum(inverse**2, axis=0))
+        inverse, _ = dtrtri(_factor(prior + self._around)[0], lower=1)
+        return float(self._variance() @ np.sum(np.tril(inverse) ** 2, axis=0))
 
     def _law_prior(self) -> Array:
-        measured = self._measured
-        found = (measured.shared * self._unknown.shared_variance) @ measured.shared.T
-        for alike, by_parameter in zip(self._of_readings, measured.of_cell.T, strict=True):
-            found += by_parameter[:, None] * alike * by_parameter
-        return np.asarray(found)
+        """Return the covariance of readings by the law; shape ``(2 m, 2 m)``."""
+        return self._of_boards + self._covariances.law(
+            self._measured, self._measured, self._unknown.shared_variance[:_NUM_BOARD]
+        )
 
     def _error_at(self, weights: Weights) -> Array:
         """Return how far readings are from the law; shape ``(2 m,)``."""
@@ -197,10 +193,9 @@ class Belief:
 
     def _linear_error(self) -> Array:
         """Return how far readings are from the prior mean, of the law made linear."""
-        weights = self.weights
-        moved = np.repeat(np.einsum("pij,jp->ip", self._of_cells, weights.of_cell), 2, axis=0)
+        moved = self._unknown.moved(self.weights)[self._measured.cell]
         linear = np.sum(self._measured.of_cell * moved, axis=1)
-        by_shared = self._measured.shared @ (self._unknown.shared_variance * weights.shared)
+        by_shared = self._measured.shared @ (self._unknown.shared_variance * self.weights.shared)
         return np.asarray(self._error + linear + by_shared)
 
     def _wanted(self, pull: Array) -> Weights:
@@ -210,53 +205,49 @@ class Belief:
             shared=pull @ self._measured.shared,
         )
 
-    def _step(
-        self, prior: Array, around: Array, own: tuple[Array, bool], least: float, damping: float
-    ) -> tuple[float, float]:
+    def _step(self, prior: Array, least: float, damping: float) -> tuple[float, float]:
         """Move to where the misfit is less than ``least``; return it, and the damping from there.
 
-        ``prior`` is the covariance of readings by the law, ``around`` that around it, and ``own``
-        its Cholesky factor. If nothing is less, it stays.
+        ``prior`` is the covariance of readings by the law. If nothing is less, it stays.
         """
         linear = self._linear_error()
         for _ in range(_NUM_TRIES):
             kept = damping / (1.0 + damping)
-            solve = cho_factor((1.0 - kept) * prior + around, lower=True)
-            pull = cho_solve(solve, linear - kept * (linear - self._error))
+            solve = _factor((1.0 - kept) * prior + self._around)
+            pull = cho_solve(solve, linear - kept * (linear - self._error), check_finite=False)
             tried = self._wanted(pull).towards(self.weights, kept)
             with np.errstate(all="ignore"):  # a step too far, which the next line notices
                 error = self._error_at(tried)
                 if np.isfinite(error).all():
-                    found = self._misfit_of(own, tried, error)
+                    found = self._misfit_of(tried, error)
                     if found < least:
                         self.weights, self._error = tried, error
                         return found, damping * _LESS if damping > _LEAST_DAMPING else 0.0
             damping = max(_LEAST_DAMPING, damping * _MORE)
         return least, damping
 
-    def _misfit_of(self, own: tuple[Array, bool], weights: Weights, error: Array) -> float:
+    def _misfit_of(self, weights: Weights, error: Array) -> float:
         """Return squared errors and squared distances from the prior mean, in deviations."""
-        moved = np.einsum("pij,jp->ip", self._of_cells, weights.of_cell)
+        moved = self._unknown.moved(weights)[self._observed.rows.cell]
         far = np.sum(weights.of_cell * moved) + self._unknown.shared_variance @ weights.shared**2
-        return float(error @ cho_solve(own, error) + far)
+        return float(error @ cho_solve(self._own, error, check_finite=False) + far)
 
-    def _scaled_noise(self, around: Array, share_unknown: float) -> float:
+    def _scaled_noise(self, share_unknown: float) -> float:
         stated = self._variance()
-        own = stated * cho_solve(cho_factor(around, lower=True), self._error)
+        own = stated * cho_solve(self._own, self._error)
         shown = float(np.sum(own**2 / (stated / self.noise)))
         return max(1.0, (_NOISE_WORTH + shown) / (_NOISE_WORTH + share_unknown))
 
     def _conclude(self) -> None:
         """Work out what measurements tell, with the law made linear where it is likeliest."""
-        around = self._around()
         self._measured = self._readings(self._observed.rows)
-        self._root: Array = np.asarray(np.linalg.cholesky(self._law_prior() + around))
+        self._root: Array = np.asarray(np.linalg.cholesky(self._law_prior() + self._around))
         scaled = solve_triangular(self._root, self._linear_error(), lower=True)
         density = -scaled @ scaled / 2 - np.sum(np.log(np.diag(self._root)))
         # How likely so much more scatter than stated is beforehand, but for a constant.
         more = -_NOISE_WORTH / 2 * float(np.log(self.noise) + 1.0 / self.noise - 1.0)
         self.log_evidence = float(density) + more
-        self._residual = cho_solve(cho_factor(around, lower=True), self._error)
+        self._residual = cho_solve(self._own, self._error)
 
     def _seen(self, sums: Sums) -> Seen:
         across = self._prior(self._measured, sums)
@@ -273,6 +264,12 @@ class Belief:
         design = self._unknown.design(rows, self.weights)
         time, power = (_sums(rows, each, *design) for each in np.eye(2))
         return time.beside(power)
+
+
+def _factor(covariance: Array) -> tuple[Array, bool]:
+    """Return the lower Cholesky factor for ``cho_solve``."""
+    found: tuple[Array, bool] = cho_factor(covariance, lower=True, check_finite=False)
+    return found
 
 
 def _sums(rows: Rows, weights: Array, by_cell: Array, by_shared: Array) -> Sums:

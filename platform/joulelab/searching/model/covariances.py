@@ -200,12 +200,19 @@ class Covariances:
         self._nearby: Array = np.zeros((0, 0))
 
     def law(self, one: Sums, other: Sums, shared_variance: Array) -> Array:
-        """Return covariances by the law, shape ``(len(one), len(other))``."""
-        found = (one.shared * shared_variance) @ other.shared.T
-        for cells, by_one, by_other in zip(
-            self.of_cells, one.of_cell.T, other.of_cell.T, strict=True
-        ):
-            found += by_one[:, None] * cells[one.cell][:, other.cell] * by_other
+        """Return covariances by the law, shape ``(len(one), len(other))``.
+
+        Of what is common to all, the first counts that has a ``shared_variance``.
+        """
+        if len(other.cell) < len(one.cell):  # what is few has few cells
+            return self.law(other, one, shared_variance).T
+        num = len(shared_variance)
+        both = one.shared[:, :num].any(axis=0) & other.shared[:, :num].any(axis=0)
+        at = np.flatnonzero(both)  # boards' offsets are most, of which few have any
+        found = (one.shared[:, at] * shared_variance[at]) @ other.shared[:, at].T
+        for cell in np.unique(one.cell):
+            at, alike = np.flatnonzero(one.cell == cell), self.of_cells[:, cell, other.cell]
+            found[at] += one.of_cell[at] @ (alike * other.of_cell.T)
         return np.asarray(found)
 
     def law_variance(self, one: Sums, other: Sums, shared_variance: Array) -> Array:

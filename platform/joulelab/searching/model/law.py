@@ -88,7 +88,11 @@ LEAST_STEEPNESS: Final = 1.0
 
 
 def log_time_power(
-    parameters: Array, ratio: Array, limit_w: Array, asked_w: Array | None = None
+    parameters: Array,
+    ratio: Array,
+    limit_w: Array,
+    asked_w: Array | None = None,
+    held: Array | None = None,
 ) -> Array:
     """Return logarithms of time in seconds and power in watts.
 
@@ -97,11 +101,12 @@ def log_time_power(
         ratio: Requested clock over the highest; shape ``(n,)``.
         limit_w: Power at which the clock falls, infinite where it never does; shape ``(n,)``.
         asked_w: Power limit that is asked for, infinite where none is; ``None`` for none at all.
+        held: The :func:`clock` of each row where it is known.
 
     Returns:
         Shape ``(n, 2)``.
     """
-    held = clock(parameters, ratio, limit_w, asked_w)
+    held = clock(parameters, ratio, limit_w, asked_w) if held is None else held
     share, power_w = share_and_power(parameters, held)
     return np.column_stack([parameters[:, 0] + np.log(share), np.log(power_w)])
 
@@ -161,12 +166,14 @@ _CLOCK = NUM_PARAMETERS
 _LEAST = 1e-12
 
 
-def slopes(parameters: Array, ratio: Array, limit_w: Array, asked_w: Array) -> Array:
-    """Return the derivatives of :func:`law.log_time_power`; shape ``(n, 2, 13)``.
+def slopes(
+    parameters: Array, ratio: Array, limit_w: Array, asked_w: Array, held: Array | None = None
+) -> Array:
+    """Return the derivatives of :func:`log_time_power`, as that has it; shape ``(n, 2, 13)``.
 
     A clock that a limit holds moves so that power at it keeps to the limit.
     """
-    held = clock(parameters, ratio, limit_w, asked_w)
+    held = clock(parameters, ratio, limit_w, asked_w) if held is None else held
     found = _at_clock(parameters, held)
     moving = np.flatnonzero((held < ratio) & (held > LEAST_RATIO))
     if len(moving):

@@ -22,6 +22,7 @@ from joulelab.searching.model.law import (
     CELL_PARAMETERS,
     Observed,
     Rows,
+    clock,
     log_time_power,
     slopes,
 )
@@ -200,6 +201,8 @@ class Parameters:
         num_boards: int,
         working: float,
     ) -> None:
+        self._asked: tuple[Rows, Weights] | None = None
+        self._clock: Array = np.zeros(0)
         self._num, self._across = len(observed.logs), covariances.of_cells[:, :, observed.rows.cell]
         first_log_time, first_log_power = observed.logs[0]
         self._cell_mean = np.array(_CELL_MEAN) + np.array([0, 0, 0, 1, 1, 1, 0]) * first_log_power
@@ -242,27 +245,50 @@ class Parameters:
 
     def of_cells(self, cell: NDArray[np.intp], weights: Weights) -> Array:
         """Return the parameters of cells; shape ``(n, 7)``."""
-        moved = (self._across @ weights.of_cell.T[:, :, None])[:, :, 0]
-        return np.asarray(self._cell_mean + moved.T[cell])
+        return np.asarray(self._cell_mean + self.moved(weights)[cell])
+
+    def moved(self, weights: Weights) -> Array:
+        """Return by how much the parameters of all cells are off their mean; ``(cells, 7)``."""
+        return np.asarray((self._across @ weights.of_cell.T[:, :, None])[:, :, 0].T)
+
+    def of_boards(self, rows: Rows) -> Array:
+        """Return the covariance of time and power, one after the other, by what is linear in them.
+
+        That is boards' offsets and how warm they were; shape ``(2 n, 2 n)``.
+        """
+        linear = self._linear(rows).reshape(2 * len(rows.cell), -1)
+        return np.asarray((linear * self.shared_variance[_NUM_BOARD:]) @ linear.T)
 
     def logs(self, rows: Rows, weights: Weights) -> Array:
         """Return logarithms of time and power by the law; shape ``(n, 2)``."""
         local, shared = self.of_rows(rows, weights)
         offsets = np.concatenate([np.zeros(2), shared[_NUM_BOARD:-1]]).reshape(-1, 2)[rows.board]
         offsets[:, 1] += shared[-1] * rows.warmth_k
-        return np.asarray(log_time_power(local, rows.ratio, rows.limit_w, rows.asked_w) + offsets)
+        at = (local, rows.ratio, rows.limit_w, rows.asked_w)
+        return np.asarray(log_time_power(*at, self._held(rows, weights, local)) + offsets)
 
     def design(self, rows: Rows, weights: Weights) -> tuple[Array, Array]:
         """Return derivatives of both logarithms by parameters of the cell, and by what is shared.
 
         Their shapes are ``(n, 2, 7)`` and ``(n, 2, q)``.
         """
-        local, shared = self.of_rows(rows, weights)
-        of_row = slopes(local, rows.ratio, rows.limit_w, rows.asked_w)
-        by_shared = np.zeros((len(rows.cell), 2, len(shared)))
-        by_shared[:, :, :_NUM_BOARD] = of_row[:, :, _NUM_CELL:]
+        local, _ = self.of_rows(rows, weights)
+        at = (local, rows.ratio, rows.limit_w, rows.asked_w)
+        by_cell, by_board = np.split(slopes(*at, self._held(rows, weights, local)), [_NUM_CELL], 2)
+        return by_cell, np.concatenate([by_board, self._linear(rows)], axis=2)
+
+    def _linear(self, rows: Rows) -> Array:
+        """Return derivatives by boards' offsets and how power grows by warmth."""
+        found = np.zeros((len(rows.cell), 2, len(self.shared_mean) - _NUM_BOARD))
         other = np.flatnonzero(rows.board > 0)
         for side in (0, 1):
-            by_shared[other, side, _NUM_BOARD + 2 * (rows.board[other] - 1) + side] = 1.0
-        by_shared[:, 1, -1] = rows.warmth_k
-        return of_row[:, :, :_NUM_CELL], by_shared
+            found[other, side, 2 * (rows.board[other] - 1) + side] = 1.0
+        found[:, 1, -1] = rows.warmth_k
+        return found
+
+    def _held(self, rows: Rows, weights: Weights, local: Array) -> Array:
+        """Return the clocks that limits leave; the slopes are asked for where the logs were."""
+        if self._asked != (rows, weights):
+            self._asked = rows, weights
+            self._clock = clock(local, rows.ratio, rows.limit_w, rows.asked_w)
+        return self._clock

@@ -47,7 +47,8 @@ _WORTH = 5e-4
 _LOST = 1e3
 """Finite logarithm of a cost that is infinite."""
 _AT_ONCE = 8
-"""Of so many trials that are out, the outcome of one is awaited before beliefs are formed anew."""
+"""For each so many trials that were out at most, the outcome of one is awaited before beliefs are
+formed anew; at the end of a search, too, when few are out: all wait for what little is left."""
 
 
 class ModelGuided(Strategy):
@@ -67,7 +68,7 @@ class ModelGuided(Strategy):
         self._forecaster = Forecaster(self.evidence)
         self._out: list[int] = []
         self._unseen: list[int] = []  # asked for, with outcomes that the forecast lacks, if any
-        self._num_news = 0  # outcomes that it lacks
+        self._num_news = self._most_out = 0  # outcomes that it lacks; trials out at once
         self._caps = Caps(self.evidence, self._forecaster.cell, self._forecaster.ratio)
         self._needs_references = over_cells(problem.constraints)
         self._opening = self._opening_places()
@@ -85,6 +86,7 @@ class ModelGuided(Strategy):
         place = self._reference_first(place)
         self._out.append(place)
         self._unseen.append(place)
+        self._most_out = max(self._most_out, len(self._out))
         configuration: Configuration = self._space[place]
         return configuration
 
@@ -95,14 +97,17 @@ class ModelGuided(Strategy):
         if place in self._out:
             self._out.remove(place)
         self._num_news += 1
-        if outcome.figures is None or self._num_news * _AT_ONCE >= len(self._out):
+        is_enough = self._num_news * _AT_ONCE >= self._most_out or not self._out
+        if outcome.figures is None or is_enough:
             self._forecast = None
 
     @property
     @override
-    @one_thread()
     def is_done(self) -> bool:
-        return not self._out and self._next() is None
+        if self._out:
+            return False
+        with one_thread():
+            return self._next() is None
 
     @one_thread()
     def forecast(self) -> Forecast:
