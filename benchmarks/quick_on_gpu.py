@@ -13,6 +13,7 @@ is likely not to end in time. Without a budget the reference is whole. Each row 
 as it is there. Goal: 1 % root mean square where the host does not jitter, in a tenth of the time.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -100,6 +101,7 @@ class Settings:
 def main(settings: Settings) -> None:
     """Measure, and print how far the paces are from each other."""
     if not settings.read:
+        logging.basicConfig(level=logging.INFO, format="%(message)s")  # why points are made again
         measure_all(settings)
     rows = [
         from_json(Row, line) for path in settings.files for line in path.read_text().splitlines()

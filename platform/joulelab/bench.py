@@ -24,7 +24,7 @@ from joulelab.provenance import collect_provenance
 from joulelab.sampling.ahead import Ahead
 from joulelab.sampling.boards import BoardInstruments, Boards, group_identity
 from joulelab.sampling.cuda_device import computing_on
-from joulelab.sampling.following import Following, is_final
+from joulelab.sampling.following import Following, is_final, why_again
 from joulelab.sampling.host import FINDINGS, WorkloadHost, finding_of
 from joulelab.sampling.readiness import WarmUp, warm_up
 from joulelab.sampling.spells import MeteringCost, metering_cost
@@ -136,6 +136,10 @@ class Bench:
                     records = self._measure(trial, final | (set(phases) - set(tried)))
                     self._following.ended(asked, records)
                     found |= {record.measurement.phase: record for record in records}
+                    for record in records:
+                        if again := why_again(record):
+                            phase = record.measurement.phase
+                            logger.info("%s, %s: from rest again: %s", trial.name, phase, again)
                 known = (phase for phase in phases if phase in found)
                 return tuple(found[phase] for phase in dict.fromkeys((*known, *found)))
         finally:

@@ -67,7 +67,16 @@ class Following:
 
 def is_final(record: Record) -> bool:
     """Whether a measurement need not be made again from rest."""
+    return not why_again(record)
+
+
+def why_again(record: Record) -> str:
+    """Say why a measurement is made again from rest; nothing if it need not be."""
     measurement = record.measurement
-    is_steady = measurement.observed.warmup_steady is not False
-    is_quick = measurement.pace == "quick"
-    return not is_quick or not measurement.windows or (measurement.settled and is_steady)
+    if measurement.pace != "quick" or not measurement.windows:
+        return ""
+    if not measurement.settled:
+        return measurement.reason
+    if measurement.observed.warmup_steady is False:
+        return f"power or pace was not even after {measurement.observed.warmup_s:.1f} s"
+    return ""

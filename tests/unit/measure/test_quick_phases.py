@@ -66,6 +66,14 @@ def test_only_the_phase_that_did_not_settle_is_measured_again_from_rest():
     assert ran == ["prefill", "decode", "prefill"]
 
 
+def test_why_a_phase_is_measured_again_is_logged(caplog):
+    with caplog.at_level("INFO", logger="joulelab.bench"):
+        phased(PhasedGpu(), 1410)
+
+    (line,) = [each.message for each in caplog.records if "again" in each.message]
+    assert line.startswith("trial, prefill: from rest again: power or pace was not even after ")
+
+
 def test_a_phase_that_did_not_settle_is_not_tried_quickly_at_the_next_clock():
     _, (paces, ran) = phased(PhasedGpu(), 1410, 705)
 
