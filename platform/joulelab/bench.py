@@ -136,10 +136,7 @@ class Bench:
                     records = self._measure(trial, final | (set(phases) - set(tried)))
                     self._following.ended(asked, records)
                     found |= {record.measurement.phase: record for record in records}
-                    for record in records:
-                        if again := why_again(record):
-                            phase = record.measurement.phase
-                            logger.info("%s, %s: from rest again: %s", trial.name, phase, again)
+                    _log_again(trial, records)
                 known = (phase for phase in phases if phase in found)
                 return tuple(found[phase] for phase in dict.fromkeys((*known, *found)))
         finally:
@@ -277,6 +274,13 @@ class Bench:
             affordable = int((procedure.limit_s - took_s) * len(intervals) / took_s)
             num_windows = min(more_windows(windows, procedure.relative_ci), affordable)
         return intervals
+
+
+def _log_again(trial: Trial, records: Sequence[Record]) -> None:
+    for record in records:
+        if why := why_again(record):
+            phase = record.measurement.phase
+            logger.info("%s, %s: from rest again: %s", trial.name, phase, why)
 
 
 def _weights(configuration: Configuration) -> str | None:

@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 
 WAITS, WAITS_U = 0.6, 0.4
 """Share of its power alone that a kernel has while it waits, and how far that may be off: for a
-cold cache or its launch, or, in a sum, for other ranks."""
+cold cache, or, in a sum, for other ranks."""
 CONTRADICTION = 3.0
 """Standard deviations from which meter and priced parts contradict each other."""
 

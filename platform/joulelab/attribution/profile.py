@@ -87,6 +87,8 @@ def cost_name(operator: Operator, cost: KernelCost) -> str:
     return kernel_name(operator, (operator.name, cost))
 
 
+MOST_NAMED = 3
+"""Kernels that a note names."""
 SPARSE_S = 0.01
 """Between sums that keep links awake: those of an H100 do not sleep within 50 ms, and the sums
 themselves take some 15 us (experiments/results/h100_links, h100_attribution)."""

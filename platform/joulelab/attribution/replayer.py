@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from joulelab.attribution.metered import by_board
 from joulelab.attribution.pacing import ClockFactor, Pause, pauses
-from joulelab.attribution.profile import PhaseProfile
+from joulelab.attribution.profile import MOST_NAMED, PhaseProfile
 from joulelab.attribution.replay import Replay, ReplaySettings
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
@@ -29,8 +29,6 @@ REPLAY = Procedure(
 program they are some percent away from what they take alone, however well that is known."""
 _REPLAY = "kernel-replay"
 """What replays are called among this process's programs."""
-_MOST_NAMED = 3
-"""Kernels that a note names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +56,7 @@ class Replays:
                 found.setdefault(read.findings[0].reason, {})[name] = read.findings[0].detail
         return [
             f"{len(names)} of {len(self.measured)} kernels could not be measured alone and are "
-            f"priced by their like ({', '.join(list(names)[:_MOST_NAMED])}): {reason}: "
+            f"priced by their like ({', '.join(list(names)[:MOST_NAMED])}): {reason}: "
             f"{next(iter(names.values()))}"
             for reason, names in found.items()
         ]

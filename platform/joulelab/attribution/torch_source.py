@@ -22,7 +22,7 @@ from typing_extensions import override
 from joulelab.attribution.collectives import COLLECTIVE
 from joulelab.attribution.kineto import Launches, read_trace
 from joulelab.attribution.metered import Metered
-from joulelab.attribution.profile import KernelCall, PhaseProfile, ProfileSource
+from joulelab.attribution.profile import MOST_NAMED, KernelCall, PhaseProfile, ProfileSource
 from joulelab.attribution.torch_calls import IN_A_ROW, MARK, RecordedCall, Steps, record, steps_of
 from joulelab.core.measurement import Measurement
 from joulelab.tracing.program import ALL_REDUCE
@@ -36,8 +36,6 @@ _TIMED = IN_A_ROW - 1
 """Executions whose kernels are timed."""
 _MOST_LAUNCHES = 200_000
 _OVERLAP = 1.02
-_MOST_NAMED = 3
-"""Kernels that a note names."""
 
 
 class TorchSource(ProfileSource):
@@ -194,7 +192,7 @@ def _differing(marked: Sequence[str], timed: Sequence[str]) -> str:
     """Say that executions differ, and in which kernels most."""
     more = Counter(marked)
     more.subtract(timed)
-    most = sorted(more.items(), key=lambda item: -abs(item[1]))[:_MOST_NAMED]
+    most = sorted(more.items(), key=lambda item: -abs(item[1]))[:MOST_NAMED]
     found = "; ".join(f"{count:+d} x {name[:60]}" for name, count in most if count)
     return (
         "Two executions launched different kernels; times are of one execution, at the mean pace "
