@@ -172,6 +172,19 @@ class SlurmLab:
         for node in self.nodes:
             self.on(node, f"pkill -KILL -u {self.uid} || true")
 
+    def stop_guards_at_a_clock(self):
+        """Stop the guards of the user's jobs at a moment when a clock is set: it stays set."""
+        while True:
+            self.until(self.locked, "a clock to be set")
+            self._signal_guards("STOP")
+            if self.locked():
+                return
+            self._signal_guards("CONT")
+
+    def _signal_guards(self, signal):
+        for node in self.nodes:
+            self.on(node, f"pkill -{signal} -u {self.uid} -f joulelab.guard || true")
+
     @contextmanager
     def cut_off(self, node):
         """Take a node's network away for a while; it goes on without, and learns later of its job.

@@ -30,11 +30,13 @@ ON_ALL = ["--nodes 3", "--gpus-per-node 2"]
 CLOCKS = "--mode custom --clocks-mhz 480 780 1080 1380"
 SWEEP = f"experiments/dvfs_sweep.py gemm --n 2048 {CLOCKS} --objective energy --tracking-uri none"
 """Of these clocks 1080 MHz takes the least energy by far: 0.84 J/TFLOP, 780 MHz 0.90."""
+LONG = "--procedure.pace reference"
+"""Quick studies would be over before anything happens to them."""
 
 
-def sweep(*, repeats, num_gpus=3, study=None):
+def sweep(*, repeats, num_gpus=3, study=None, pace=LONG):
     named = "" if study is None else f" --study {study}"
-    return f"{SWEEP} --repeats {repeats} --num-gpus {num_gpus}{named}"
+    return f"{SWEEP} {pace} --repeats {repeats} --num-gpus {num_gpus}{named}"
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +92,7 @@ def assert_complete(lab, study, said, *, repeats):
 
 
 def test_a_job_measures_on_all_its_nodes_and_leaves_nothing(lab):
-    job = lab.submit(sweep(repeats=2, num_gpus=6), *ON_ALL)
+    job = lab.submit(sweep(repeats=2, num_gpus=6, pace=""), *ON_ALL)
 
     ended = lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED")
 
@@ -158,7 +160,7 @@ def test_clocks_that_nobody_could_restore_are_restored_before_the_next_study_mea
     """It took the lock for its own default clock."""
     job = lab.submit(sweep(repeats=40), *ON_ALL)
     lab.await_measurements(f"job-{job}", 5)
-    lab.until(lab.locked, "a clock to be set")
+    lab.stop_guards_at_a_clock()
     with lab.without_epilog():
         lab.kill_user()
         lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED")
@@ -339,7 +341,7 @@ def test_two_jobs_on_one_node_share_a_guard_and_the_second_goes_on_when_the_firs
 def test_jobs_of_two_users_on_one_node_know_nothing_of_each_other(lab):
     """Each has a Ray, a token and a guard of its own; ports, folders and sockets do not meet."""
     options = "--oversubscribe --nodes 1 --nodelist n1 --gpus-per-node 1 --cpus-per-task 1"
-    seen, stores = (lab, lab.other()), ("/tmp/first-gpu", "/tmp/second-gpu")
+    seen, stores = (lab, lab.other()), ("/tmp/gpu-of-one", "/tmp/gpu-of-the-other")
     repeats = 60, 10  # the first goes on until the second has measured something beside it
     jobs = [
         user.submit(f"{sweep(repeats=num, num_gpus=1)} --store {store}", options)

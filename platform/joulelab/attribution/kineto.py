@@ -21,6 +21,18 @@ _PIECE = 1 << 23
 _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 _LAUNCHING = ("cuda_runtime", "cuda_driver")
 _US = 1e-6
+_FORMATS = {
+    "double": "fp64",
+    "float": "fp32",
+    "c10::Half": "fp16",
+    "c10::BFloat16": "bf16",
+    "long int": "int64",
+    "int": "int32",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "TensorList": "",
+}
+"""Formats by the profiler's names; what is not here is named as there."""
 
 
 class Signature(NamedTuple):
@@ -32,6 +44,13 @@ class Signature(NamedTuple):
     grid: tuple[int, ...]
     block: tuple[int, ...]
     shared_b: int
+
+
+class OperatorCall(NamedTuple):
+    """An operator and what it was given, alike in every call that is the same work."""
+
+    name: str
+    inputs: str = ""  # formats and shapes, "bf16[8, 4096] bf16[4096]"; empty where not recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,9 +65,9 @@ class Launches:
     range: NDArray[np.intp]
     # Names of the ranges that the program marked, each time they were entered.
     ranges: tuple[str, ...]
-    # Index into operators of the operator that launched it; -1 where unknown.
+    # Index into operators of the outermost one that launched it; -1 where unknown.
     operator: NDArray[np.intp]
-    operators: tuple[str, ...]
+    operators: tuple[OperatorCall, ...]
     lost: int = 0  # launches that the trace tells of without a kernel, where buffers ran over
 
     def __len__(self) -> int:
@@ -118,13 +137,11 @@ def _begin(file: TextIO, path: Path) -> tuple[str, int]:
 class _Ranges:
     """Named intervals on the threads of the host."""
 
-    names: list[str] = field(default_factory=list)
     start: "array[float]" = field(default_factory=lambda: array("d"))
     stop: "array[float]" = field(default_factory=lambda: array("d"))
     thread: "array[int]" = field(default_factory=lambda: array("q"))
 
     def add(self, event: Mapping[str, Any], thread: int) -> None:
-        self.names.append(event["name"])
         self.start.append(event["ts"])
         self.stop.append(event["ts"] + event.get("dur", 0))
         self.thread.append(thread)
@@ -183,13 +200,14 @@ class _Columns:
         self._launched_at = array("d")
         self._launched_by = array("q")
         self._threads: dict[tuple[Any, Any], int] = {}
-        self._marks = _Ranges()
-        self._operators = _Ranges()
+        self._marks, self._names = _Ranges(), list[str]()
+        self._operators, self._calls = _Ranges(), array("q")
+        self._distinct: dict[OperatorCall, int] = {}
         self._kinds: dict[str, Callable[[Mapping[str, Any]], None]] = {
             **dict.fromkeys(_ON_GPU, self._add_kernel),
             **dict.fromkeys(_LAUNCHING, self._add_launch),
-            "user_annotation": lambda event: self._marks.add(event, self._thread(event)),
-            "cpu_op": lambda event: self._operators.add(event, self._thread(event)),
+            "user_annotation": self._add_mark,
+            "cpu_op": self._add_operator,
         }
 
     def add(self, event: Mapping[str, Any]) -> None:
@@ -203,18 +221,16 @@ class _Columns:
         at, thread, lost = self._launched_from(correlation)
         marks = self._marks.containing(at, thread, outermost=False)
         by = self._operators.containing(at, thread, outermost=True)
-        names = list(dict.fromkeys(self._operators.names))
-        places = {name: place for place, name in enumerate(names)}
-        of_call = np.array([places[name] for name in self._operators.names] or [-1])
+        of_call = np.array(self._calls or [-1])
         return Launches(
             signatures=tuple(self._signatures),
             signature=np.asarray(self._signature)[order].astype(np.intp),
             start_s=(start - start[0]) * _US,
             duration_s=np.asarray(self._duration)[order] * _US,
             range=marks,
-            ranges=tuple(self._marks.names),
+            ranges=tuple(self._names),
             operator=np.where(by >= 0, of_call[by], -1),
-            operators=tuple(names),
+            operators=tuple(self._distinct),
             lost=lost,
         )
 
@@ -255,9 +271,25 @@ class _Columns:
         self._launched_at.append(event["ts"])
         self._launched_by.append(self._thread(event))
 
+    def _add_mark(self, event: Mapping[str, Any]) -> None:
+        self._names.append(event["name"])
+        self._marks.add(event, self._thread(event))
+
+    def _add_operator(self, event: Mapping[str, Any]) -> None:
+        call = OperatorCall(event["name"], _inputs(event.get("args", {})))
+        self._calls.append(self._distinct.setdefault(call, len(self._distinct)))
+        self._operators.add(event, self._thread(event))
+
     def _thread(self, event: Mapping[str, Any]) -> int:
         return self._threads.setdefault((event.get("pid"), event.get("tid")), len(self._threads))
 
 
 def _launches(call: str) -> bool:
     return "Launch" in call or "Memcpy" in call or "Memset" in call
+
+
+def _inputs(args: Mapping[str, Any]) -> str:
+    """Return formats and shapes of an operator's tensors; of those in a list, shapes alone."""
+    shapes, kinds = args.get("Input Dims", ()), args.get("Input type", ())
+    pairs = zip(shapes, kinds, strict=False)
+    return " ".join(f"{_FORMATS.get(kind, kind)}{shape}" for shape, kind in pairs if shape)

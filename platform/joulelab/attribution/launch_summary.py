@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.attribution.kineto import Launches, Signature
+from joulelab.attribution.kineto import Launches, OperatorCall, Signature
 
 Tier = Literal[
     "communication",
@@ -52,11 +52,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSummary:
-    """One distinct kernel: alike in name, grid, block, shared memory, stream and device."""
+    """One distinct kernel: alike in its signature, and in what its operator was given."""
 
     signature: Signature
     tier: Tier  # where it comes from
-    operator: str  # operator that launched it most often; empty where none is known
+    operator: OperatorCall  # what launched it; without a name where that is not known
     num_launches: int
     total_s: float
     shortest_s: float
@@ -87,24 +87,28 @@ _PAUSE_S = 1e-6
 
 def kernels_in(launches: Launches) -> tuple[KernelSummary, ...]:
     """Return the distinct kernels, most time first."""
-    num, signature = len(launches.signatures), launches.signature
-    counts = np.bincount(signature, minlength=num)
-    totals_s = np.bincount(signature, launches.duration_s, minlength=num)
-    shortest_s, longest_s = np.full(num, np.inf), np.zeros(num)
-    np.minimum.at(shortest_s, signature, launches.duration_s)
-    np.maximum.at(longest_s, signature, launches.duration_s)
-    operators = _operators(launches)
+    calls = (*launches.operators, OperatorCall(""))  # the last is that of -1
+    each = launches.signature * len(calls) + launches.operator % len(calls)
+    distinct, first, kernel = np.unique(each, return_index=True, return_inverse=True)
+    counts = np.bincount(kernel)
+    totals_s = np.bincount(kernel, launches.duration_s)
+    shortest_s, longest_s = np.full(distinct.size, np.inf), np.zeros(distinct.size)
+    np.minimum.at(shortest_s, kernel, launches.duration_s)
+    np.maximum.at(longest_s, kernel, launches.duration_s)
+    order = np.lexsort([first, -totals_s])  # of the same time the first one first
+    signatures = [launches.signatures[place // len(calls)] for place in distinct.tolist()]
+    operators = [calls[place % len(calls)] for place in distinct.tolist()]
     return tuple(
         KernelSummary(
-            signature=launches.signatures[place],
-            tier=tier_of(launches.signatures[place].name),
-            operator=operators.get(place, ""),
+            signature=signatures[place],
+            tier=tier_of(signatures[place].name),
+            operator=operators[place],
             num_launches=int(counts[place]),
             total_s=float(totals_s[place]),
             shortest_s=float(shortest_s[place]),
             longest_s=float(longest_s[place]),
         )
-        for place in np.argsort(-totals_s, kind="stable").tolist()
+        for place in order.tolist()
     )
 
 
@@ -141,18 +145,3 @@ def covered(start: Array, stop: Array) -> tuple[float, Array]:
     reached = np.maximum.accumulate(stop)
     gaps = np.maximum(0.0, start[1:] - reached[:-1])
     return float(reached[-1] - start[0] - gaps.sum()), gaps
-
-
-def _operators(launches: Launches) -> dict[int, str]:
-    """Return for each distinct kernel the operator that launched it most often."""
-    known = launches.operator >= 0
-    pairs, counts = np.unique(
-        np.column_stack([launches.signature[known], launches.operator[known]]),
-        axis=0,
-        return_counts=True,
-    )
-    order = np.argsort(counts, kind="stable")
-    return {
-        int(signature): launches.operators[int(operator)]
-        for signature, operator in pairs[order].tolist()
-    }

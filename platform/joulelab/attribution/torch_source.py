@@ -5,6 +5,8 @@ device's activity alone, back to back and warm, which says how long kernels take
 are apart from the pass that is metered.
 """
 
+import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,8 +62,12 @@ class TorchSource(ProfileSource):
     def _profile(self, phase: str, measured: Measurement) -> PhaseProfile:
         steps = steps_of(self._workload, phase)
         executed_s = steps.work * Metered.of(measured, static_w=0.0).time_s
-        marked = marked_launches(steps, self._trace(phase))
+        marked = marked_launches(steps)
         timed, notes = timed_launches(steps, marked, executed_s)
+        if self._traces is not None:
+            slowdown = keep_trace(steps, self._trace(self._traces, phase)) / executed_s
+            held = f"The trace holds {IN_A_ROW} executions, at {slowdown:.2f} times their time."
+            notes = (*notes, held)
         calls = tuple(
             _call(marked, number, timed[:, marked.owner == number].sum(axis=1))
             for number in dict.fromkeys(marked.owner[marked.owner >= 0].tolist())
@@ -76,13 +82,11 @@ class TorchSource(ProfileSource):
             notes=tuple(f"{phase}: {note}" for note in notes),
         )
 
-    def _trace(self, phase: str) -> Path | None:
+    def _trace(self, folder: Path, phase: str) -> Path:
         """Return where the trace of a phase is kept: of a rank, by its number."""
-        if self._traces is None:
-            return None
-        self._traces.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         rank = f"-rank-{distributed.get_rank()}" if distributed.is_initialized() else ""
-        return self._traces / f"{phase}{rank}.json.gz"
+        return folder / f"{phase}{rank}.json.gz"
 
 
 def profiled(
@@ -114,15 +118,15 @@ class MarkedLaunches:
     lost: int
 
 
-def marked_launches(steps: Steps, trace: Path | None = None) -> MarkedLaunches:
-    """Profile one execution with every call marked, and keep its trace where ``trace`` says."""
+def marked_launches(steps: Steps) -> MarkedLaunches:
+    """Profile one execution with every call marked."""
     calls: Mapping[int, RecordedCall] = {}
 
     def run() -> None:
         nonlocal calls
         calls = record(steps, with_data=False)
 
-    launches = _profiled(run, [ProfilerActivity.CPU, ProfilerActivity.CUDA], trace)
+    launches = read_profile(run, [ProfilerActivity.CPU, ProfilerActivity.CUDA])
     owner = owners(launches, calls)
     known = owner >= 0
     inside = slice(int(np.argmax(known)), len(known) - int(np.argmax(known[::-1])))
@@ -174,7 +178,7 @@ def timed_launches(
                 steps.once()
             torch.cuda.synchronize()
 
-    launches = _profiled(run, [ProfilerActivity.CUDA])
+    launches = read_profile(run, [ProfilerActivity.CUDA])
     notes = []
     if marked.lost:
         notes.append(f"The profiler lost {marked.lost} launches; their time is not in the parts.")
@@ -223,12 +227,46 @@ def paced_by_name(marked: MarkedLaunches, launches: Launches) -> NDArray[np.floa
     return paced_s
 
 
-def _profiled(
-    run: Callable[[], object], activities: list[ProfilerActivity], trace: Path | None = None
-) -> Launches:
+def keep_trace(steps: Steps, path: Path) -> float:
+    """Profile executions as they follow each other, unmarked, with what operators are given.
+
+    Returns:
+        Time of an execution under the profiler, in seconds.
+    """
+    taken_s = 0.0
+
+    def run() -> None:
+        nonlocal taken_s
+        with steps.around():
+            steps.reset()
+            start_s = time.perf_counter()
+            for _ in range(IN_A_ROW):
+                steps.once()
+            torch.cuda.synchronize()
+            taken_s = (time.perf_counter() - start_s) / IN_A_ROW
+
+    export_profile(run, [ProfilerActivity.CPU, ProfilerActivity.CUDA], path, record_shapes=True)
+    return taken_s
+
+
+def read_profile(run: Callable[[], object], activities: list[ProfilerActivity]) -> Launches:
+    """Profile a run, and return what ran on the GPU."""
     with TemporaryDirectory() as folder:
-        path = trace or Path(folder) / "trace.json"
-        with profile(activities=activities) as profiler:
-            run()
-        profiler.export_chrome_trace(str(path))
+        path = Path(folder) / "trace.json"
+        export_profile(run, activities, path)
         return read_trace(path)
+
+
+def export_profile(
+    run: Callable[[], object],
+    activities: list[ProfilerActivity],
+    path: Path,
+    *,
+    record_shapes: bool = False,
+) -> None:
+    """Profile a run, and write its trace."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*Profiler clears events")  # there is one cycle
+        with profile(activities=activities, record_shapes=record_shapes) as profiler:
+            run()
+    profiler.export_chrome_trace(str(path))

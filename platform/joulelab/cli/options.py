@@ -36,7 +36,7 @@ class Backend:
 class OneGpu(Backend):
     """The GPU that a command is for."""
 
-    uuid: str | None = None  # Which GPU; by default the only one, or the first.
+    uuid: str | None = None  # Which GPU; by default the first that CUDA_VISIBLE_DEVICES allows.
     gpu: str | None = None  # Which GPU to simulate, by its catalogue key; for simulated alone.
 
     def address(self) -> "DeviceAddress":
@@ -136,15 +136,24 @@ def find_addresses(device: str, store: str | None, uuids: tuple[str, ...]) -> "l
 def choose_address(
     device: str, *, store: str | None = None, uuid: str | None = None, gpu: str | None = None
 ) -> "DeviceAddress":
-    """Find the one device that the options of a command name, by default the first.
+    """Find the one device that the options of a command name, by default the first it may use.
 
     ``gpu`` is the catalogue key of a GPU to simulate, for ``"simulated"`` alone. Raises ConfigError
     if ``gpu`` is given for another backend, or beside ``uuid``; DeviceNotFoundError if there is no
     such device.
     """
+    from joulelab.devices.choice import DEFAULT_SIMULATED, usable
+
+    if gpu is None and uuid is not None:
+        return find_addresses(device, store, (uuid,))[0]
     if gpu is None:
-        return find_addresses(device, store, () if uuid is None else (uuid,))[0]
-    from joulelab.devices.choice import DEFAULT_SIMULATED
+        found = find_addresses(device, store, ())
+        if not (allowed := usable(found)):
+            raise DeviceNotFoundError(
+                f"CUDA_VISIBLE_DEVICES hides every GPU that {device} finds ({len(found)}); name "
+                "there the one to use."
+            )
+        return allowed[0]
     from joulelab.devices.simulated import fleet
 
     if device != "simulated" or uuid is not None:

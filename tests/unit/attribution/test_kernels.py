@@ -8,14 +8,18 @@ import pytest
 from kineto_traces import EVENTS, host, kernel, write_trace
 
 from joulelab.analysis.attributed.kernels import KernelProfile, answer, gantt_figure
-from joulelab.attribution.kineto import read_trace
-from joulelab.attribution.launch_summary import covered, tier_of
+from joulelab.attribution.kineto import OperatorCall, read_trace
+from joulelab.attribution.launch_summary import covered, kernels_in, tier_of
 from joulelab.cli.main import main
 
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+GIVEN = {"Input Dims": [[8, 4096], [[4096, 64], [4]], []],
+         "Input type": ["c10::BFloat16", "TensorList", "Scalar"]}  # fmt: skip
 TWO_GPUS = [
-    host("cpu_op", "aten::mm", 0.0, 10.0),
+    host("cpu_op", "aten::mm", 0.0, 10.0, **GIVEN),
     host("cuda_runtime", "cudaLaunchKernel", 1.0, 2.0, correlation=1),
+    host("cpu_op", "aten::mm", 10.0, 10.0, **GIVEN),
+    host("cuda_runtime", "cudaLaunchKernel", 11.0, 2.0, correlation=4),
     kernel("nvjet_sm90_tst_192x192", 10.0, 30.0, 1),
     kernel(NCCL, 30.0, 20.0, 2, stream=20),
     kernel("triton_poi_fused_add_0", 60.0, 5.0, 3),
@@ -42,8 +46,19 @@ def test_kernels_are_counted_and_timed_most_time_first(profile):
     assert first.total_s == pytest.approx(50e-6)
     assert (first.shortest_s, first.longest_s) == (pytest.approx(20e-6), pytest.approx(30e-6))
     assert first.mean_s == pytest.approx(25e-6)
-    assert first.operator == "aten::mm"
-    assert profile.kernels[1].operator == ""
+    assert first.operator == OperatorCall("aten::mm", "bf16[8, 4096] [[4096, 64], [4]]")
+    assert profile.kernels[1].operator == OperatorCall("")
+
+
+def test_kernels_that_work_on_other_shapes_are_others(tmp_path):
+    wider = {**GIVEN, "Input Dims": [[9, 4096], [], []]}
+    others = [host("cpu_op", "aten::mm", 10.0, 10.0, **wider) if event is TWO_GPUS[2] else event
+              for event in TWO_GPUS]  # fmt: skip
+
+    found = kernels_in(read_trace(write_trace(tmp_path / "trace.json", others)))
+
+    inputs = [one.operator.inputs for one in found if one.signature.name.startswith("nvjet")]
+    assert inputs == ["bf16[8, 4096] [[4096, 64], [4]]", "bf16[9, 4096]"]
 
 
 def test_a_gpu_is_busy_where_anything_runs_and_communication_counts_alone(profile):

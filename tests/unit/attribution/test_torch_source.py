@@ -10,7 +10,7 @@ from kineto_traces import host, kernel, write_trace
 
 from joulelab.attribution import torch_source
 from joulelab.attribution.kineto import Launches, Signature, read_trace
-from joulelab.attribution.torch_calls import MARK, RecordedCall, Steps
+from joulelab.attribution.torch_calls import IN_A_ROW, MARK, RecordedCall, Steps
 from joulelab.attribution.torch_source import MarkedLaunches, owners, paced_by_name
 from joulelab.tracing.program import ALL_REDUCE, Operator
 
@@ -98,7 +98,7 @@ def test_executions_that_differ_say_in_which_kernels(monkeypatch):
     """Half of the time was once of kernels that only the marked execution had."""
     once = marked(("gemm", 1e-6), ("copy", 1e-6), ("copy", 1e-6))
     warm = launches(*[("gemm", 1e-6), ("copy", 1e-6), ("add", 1e-6)] * 6)
-    monkeypatch.setattr(torch_source, "_profiled", lambda *_: warm)
+    monkeypatch.setattr(torch_source, "read_profile", lambda *_: warm)
 
     _, notes = torch_source.timed_launches(Steps(once=int, whole=int), once, 1.0)
 
@@ -110,17 +110,20 @@ def test_executions_that_differ_say_in_which_kernels(monkeypatch):
 @pytest.mark.parametrize(("rank", "name"), [(None, "decode.json.gz"), (1, "decode-rank-1.json.gz")])
 def test_a_trace_that_is_asked_for_is_kept(monkeypatch, tmp_path, rank, name):
     """Without a GPU there is a trace, of the host alone."""
-    monkeypatch.setattr(torch_source, "read_trace", lambda _: launches(("gemm", 1e-6)))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     folder = tmp_path / "made" / "traces"
 
     with monkeypatch.context() as patched:  # the profiler asks for the rank as well
         patched.setattr(torch_source.distributed, "is_initialized", lambda: rank is not None)
         patched.setattr(torch_source.distributed, "get_rank", lambda: rank)
-        kept = torch_source.TorchSource(object(), folder)._trace("decode")
+        path = torch_source.TorchSource(object())._trace(folder, "decode")
     ones = torch.ones(8)
-    torch_source.marked_launches(Steps(once=lambda: ones + ones, whole=int), kept)
+    taken_s = torch_source.keep_trace(Steps(once=lambda: ones + ones, whole=int), path)
 
+    assert 0 < taken_s < 10
     assert [each.name for each in folder.iterdir()] == [name]
     with gzip.open(folder / name) as file:
         events = json.load(file)["traceEvents"]
-    assert "aten::add" in {event.get("name") for event in events}
+    added = [event for event in events if event.get("name") == "aten::add"]
+    assert len(added) == IN_A_ROW
+    assert added[0]["args"]["Input Dims"][:2] == [[8], [8]]

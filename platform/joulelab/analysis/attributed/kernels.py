@@ -1,5 +1,6 @@
 """Kernels of a trace as tables, as a chart of streams over time, and as a page."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,10 @@ from joulelab.attribution.launch_summary import (
 )
 
 MAX_KERNELS = 30
-_NAME_LETTERS = 56
+MOST_PRINTED = 15
+_PLACES = r"^void |at::native::|\(anonymous namespace\)::|std::enable_if<.*?>::type "
+"""What the names of PyTorch's kernels begin with, which tells none from another."""
+_NAME_LETTERS, _PRINTED_LETTERS, _OPERATOR_LETTERS = 56, 36, 24
 _BINS = 400
 _COLOURS: dict[str, str] = dict(
     zip(
@@ -75,7 +79,7 @@ def device_table(devices: Sequence[DeviceSummary]) -> Table:
             brief(one.span_s, "s"),
             brief(one.busy_s, "s"),
             f"{one.busy_s / one.span_s:.1%}",
-            f"{one.kernel_s / one.busy_s - 1:.1%}",
+            f"{max(one.kernel_s / one.busy_s - 1, 0.0):.1%}",  # rounding, where none overlap
             brief(one.communication_s, "s"),
             str(one.num_gaps),
             brief(one.longest_gap_s, "s"),
@@ -102,25 +106,40 @@ def tier_table(kernels: Sequence[KernelSummary]) -> Table:
     return table
 
 
-def kernel_table(kernels: Sequence[KernelSummary], most: int = MAX_KERNELS) -> Table:
+def kernel_table(kernels: Sequence[KernelSummary]) -> Table:
     """Return a table of the distinct kernels that take most time."""
     table = quiet_table(
-        *words("kernel", "operator"),
+        *words("kernel", "operator", "inputs"),
         *numbers("launches", "time", "share", "mean", "grid", "GPU:stream"),
     )
     whole_s = sum(one.total_s for one in kernels)
-    for one in kernels[:most]:
-        table.add_row(
-            one.signature.name[:_NAME_LETTERS],
-            one.operator,
-            str(one.num_launches),
-            brief(one.total_s, "s"),
-            f"{one.total_s / whole_s:.1%}",
-            brief(one.mean_s, "s"),
-            "x".join(map(str, one.signature.grid)),
-            f"{one.signature.device}:{one.signature.stream}",
-        )
+    for one in kernels[:MAX_KERNELS]:
+        grid = "x".join(map(str, one.signature.grid))
+        stream = f"{one.signature.device}:{one.signature.stream}"
+        named = _name(one), one.operator.name, one.operator.inputs
+        table.add_row(*named, *_spent(one, whole_s), grid, stream)
     return table
+
+
+def short_table(kernels: Sequence[KernelSummary]) -> Table:
+    """Return the table as a terminal of 100 letters holds it, without shapes and places."""
+    table = quiet_table(*words("kernel", "operator"))
+    for head in numbers("launches", "time", "share", "mean"):
+        table.add_column(head.header, justify="right", no_wrap=True, min_width=8)
+    whole_s = sum(one.total_s for one in kernels)
+    for one in kernels[:MOST_PRINTED]:
+        named = _name(one)[:_PRINTED_LETTERS], one.operator.name[:_OPERATOR_LETTERS]
+        table.add_row(*named, *_spent(one, whole_s))
+    return table
+
+
+def _name(one: KernelSummary) -> str:
+    return re.sub(_PLACES, "", one.signature.name)[:_NAME_LETTERS]
+
+
+def _spent(one: KernelSummary, whole_s: float) -> tuple[str, ...]:
+    share = f"{one.total_s / whole_s:.1%}"
+    return str(one.num_launches), brief(one.total_s, "s"), share, brief(one.mean_s, "s")
 
 
 def frame(kernels: Sequence[KernelSummary]) -> Frame:
@@ -130,7 +149,8 @@ def frame(kernels: Sequence[KernelSummary]) -> Frame:
             {
                 "kernel": one.signature.name,
                 "tier": one.tier,
-                "operator": one.operator,
+                "operator": one.operator.name,
+                "inputs": one.operator.inputs,
                 "device": one.signature.device,
                 "stream": one.signature.stream,
                 "grid": "x".join(map(str, one.signature.grid)),
@@ -219,4 +239,4 @@ def lines(profile: KernelProfile) -> Iterable[str | Table]:
     yield answer(profile)
     yield device_table(profile.devices)
     yield tier_table(profile.kernels)
-    yield kernel_table(profile.kernels, 15)
+    yield short_table(profile.kernels)
