@@ -181,7 +181,7 @@ def timed_launches(
     launches = read_profile(run, [ProfilerActivity.CUDA])
     notes = []
     if marked.lost:
-        notes.append(f"The profiler lost {marked.lost} launches; their time is not in the parts.")
+        notes.append(f"Launches that the profiler lost, whose time is in no part: {marked.lost}.")
     last = slice(-_TIMED * num, None)
     names = np.array(launches.names, dtype=object)[last]
     if names.size == _TIMED * num and (names.reshape(_TIMED, num) == marked.names).all():

@@ -61,7 +61,7 @@ def answer(profile: KernelProfile) -> str:
     text = (
         f"{num} {'launch' if num == 1 else 'launches'} of "
         f"{counted(len(profile.kernels), 'distinct kernel')} on "
-        f"{counted(len(profile.devices), 'GPU')}: a kernel ran in {share:.0%} of "
+        f"{counted(len(profile.devices), 'GPU')}: a kernel ran in {share:.1%} of "
         f"{brief(max(one.span_s for one in profile.devices), 's')}."
     )
     return f"{text} {lost} launches have no kernel: the profiler lost them." if lost else text
@@ -108,16 +108,17 @@ def tier_table(kernels: Sequence[KernelSummary]) -> Table:
 
 def kernel_table(kernels: Sequence[KernelSummary]) -> Table:
     """Return a table of the distinct kernels that take most time."""
+    has_inputs = any(one.operator.inputs for one in kernels)
     table = quiet_table(
-        *words("kernel", "operator", "inputs"),
+        *words("kernel", "operator", *["inputs"] * has_inputs),
         *numbers("launches", "time", "share", "mean", "grid", "GPU:stream"),
     )
     whole_s = sum(one.total_s for one in kernels)
     for one in kernels[:MAX_KERNELS]:
         grid = "x".join(map(str, one.signature.grid))
         stream = f"{one.signature.device}:{one.signature.stream}"
-        named = _name(one), one.operator.name, one.operator.inputs
-        table.add_row(*named, *_spent(one, whole_s), grid, stream)
+        given = [one.operator.inputs] * has_inputs
+        table.add_row(_name(one), one.operator.name, *given, *_spent(one, whole_s), grid, stream)
     return table
 
 
@@ -189,9 +190,10 @@ def _draw_busy(axes: Axes, launches: Launches, start_s: float, stop_s: float) ->
     num_devices = len({each.device for each in launches.signatures})
     share = np.diff(np.interp(done, np.arange(len(total_s)), total_s)) / np.diff(edges)
     share /= num_devices
-    axes.fill_between(1e3 * edges[:-1], 100 * np.minimum(share, 1.0), step="post", color=CAPPED)
+    percent = 100 * np.minimum(share, 1.0)
+    axes.fill_between(1e3 * edges[:-1], percent, step="post", color=CAPPED)
     axes.axvspan(1e3 * start_s, 1e3 * stop_s, color=CURVE, alpha=0.25)
-    axes.set_ylim(0, 100)
+    axes.set_ylim(0, min(100.0, 1.2 * float(percent.max())))
     title = "Time in which a kernel runs" + (", mean of all GPUs" if num_devices > 1 else "")
     tidy(axes, title, "%", "ms")
 
@@ -212,7 +214,8 @@ def _draw_streams(
         bar = (1e3 * float(launches.start_s[index]), 1e3 * float(launches.duration_s[index]))
         bars.setdefault((row, tier_of(signature.name)), []).append(bar)
     for (row, tier), spans in bars.items():
-        axes.broken_barh(spans, (row - 0.38, 0.76), color=_COLOURS[tier], linewidth=0, label=tier)
+        # The line shows kernels that are shorter than a pixel.
+        axes.broken_barh(spans, (row - 0.38, 0.76), color=_COLOURS[tier], linewidth=0.4, label=tier)
     tidy(axes, f"{len(shown)} launches, stream by stream", "", "ms")
     axes.set(xlim=(1e3 * start_s, 1e3 * stop_s), ylim=(len(rows) - 0.4, -0.6))
     axes.set_yticks(range(len(rows)), [f"GPU {device}, stream {one}" for device, one in rows])
