@@ -24,9 +24,8 @@ from joulelab.provenance import collect_provenance
 from joulelab.sampling.ahead import Ahead
 from joulelab.sampling.boards import BoardInstruments, Boards, group_identity
 from joulelab.sampling.cuda_device import computing_on
-from joulelab.sampling.following import Following, is_final, why_again
 from joulelab.sampling.host import FINDINGS, WorkloadHost, finding_of
-from joulelab.sampling.readiness import WarmUp, warm_up
+from joulelab.sampling.readiness import Following, WarmUp, is_final, warm_up, why_again
 from joulelab.sampling.spells import MeteringCost, metering_cost
 from joulelab.sampling.window_loop import Interval, WindowLoop
 from joulelab.workloads.base import Workload

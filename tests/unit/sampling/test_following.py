@@ -12,8 +12,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import LONGEST_FOLLOWING_S, Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice, fleet
-from joulelab.sampling.following import FOLLOWS_WITHIN_S
-from joulelab.sampling.readiness import COOLING_RATIO, COOLING_S, WarmUp
+from joulelab.sampling.readiness import COOLING_RATIO, COOLING_S, FOLLOWS_WITHIN_S, WarmUp
 from joulelab.sampling.window_loop import Interval
 from joulelab.workloads import WORKLOADS
 
