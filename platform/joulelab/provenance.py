@@ -44,10 +44,15 @@ def collect_provenance(
 @cache
 def joulelab_version() -> str:
     """Return the version of the installed package; ``"unknown"`` if it is not installed."""
+    return package_version("joulelab") or UNKNOWN_VERSION
+
+
+def package_version(name: str) -> str | None:
+    """Return the version of an installed package; ``None`` if it is not installed."""
     try:
-        return version("joulelab")
+        return version(name)
     except PackageNotFoundError:
-        return UNKNOWN_VERSION
+        return None
 
 
 @cache

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
@@ -22,6 +21,7 @@ from joulelab.core.device import DeviceAddress
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.guard import default_socket_path
+from joulelab.provenance import package_version
 from joulelab.tracking.durable import LEAST_FREE_B, check_folder
 from joulelab.tracking.store import DEFAULT_RESULTS
 
@@ -153,14 +153,7 @@ def _check_results(folder: Path) -> Verdict:
 
 
 def _check_libraries() -> Verdict:
-    known = {name: _version(name) for name in _LIBRARIES}
+    known = {name: package_version(name) for name in _LIBRARIES}
     found = ", ".join(f"{name} {number or 'absent'}" for name, number in known.items())
     missing = [f"{name}, which {_LIBRARIES[name]}" for name in known if known[name] is None]
     return ("warn", found, f"Install {'; '.join(missing)}.") if missing else ("ok", found, "")
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from joulelab.analysis.estimates.export import SUFFIXES
 from joulelab.analysis.estimates.wording import asked, differing, value_of
-from joulelab.analysis.page import Answer
+from joulelab.analysis.page import Output
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import BEST, EQUAL, Frame, check_target, numbers, quiet_table, words
 from joulelab.cli.estimate import Asking, in_bold
@@ -66,7 +66,7 @@ class Sweep(Asking):
         curves, aim = [curve for curve in every if any(curve.keeps)], self.objective
         if not curves:
             return 1
-        answer = Answer(
+        answer = Output(
             content={"curves": [_curve_fields(curve, aim) for curve in curves]},
             frame=Frame.of([row for curve in curves for row in _curve_rows(curve, aim)]),
             sentences=[sweep_sentence(curves, aim)],

@@ -95,7 +95,6 @@ class SampleLog:
     # Looks at its processes, memory power and activities, in order.
     slow_looks: tuple[SlowLook, ...]
     cpu_share: float  # share of one core (0 to 1) that sampling took
-    call_share: float  # share of the time (0 to 1) that sampling spent inside the driver's calls
     period_s: float  # period in force at the end, longer than asked for if sampling cost too much
     num_dropped: int  # samples and looks dropped to bound memory
 
@@ -146,7 +145,7 @@ class Sampler(Background):
         self._looked_s = self._drained_s = self._looked_closely_s = self._asked_s = -np.inf
         self._num_excesses = 0
         self._start_s = self._billed_from_s = self._clock.now_s()
-        self._call_s = self._bill_s = 0.0
+        self._bill_s = 0.0
         self._lock = threading.RLock()
 
     def start(self) -> None:
@@ -182,7 +181,6 @@ class Sampler(Background):
                 looks=tuple(self._looks),
                 slow_looks=tuple(self._slow_looks),
                 cpu_share=self.cpu_s / elapsed_s,
-                call_share=self._call_s / elapsed_s,
                 period_s=self._period_s,
                 num_dropped=self._power.num_dropped + self._num_looks_dropped,
             )
@@ -247,9 +245,8 @@ class Sampler(Background):
             return Activity()
 
     @override
-    def _bill(self, cpu_s: float, call_s: float) -> None:
-        super()._bill(cpu_s, call_s)
-        self._call_s += call_s
+    def _bill(self, cpu_s: float, _call_s: float) -> None:
+        super()._bill(cpu_s, _call_s)
         elapsed_s = self._clock.now_s() - self._billed_from_s
         if elapsed_s < 0:
             return

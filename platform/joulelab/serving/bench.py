@@ -10,7 +10,7 @@ from joulelab.monitor.monitor import Monitor
 from joulelab.monitor.window import GpuTotals
 from joulelab.provenance import collect_provenance
 from joulelab.running.measure import Settings, Use, counted
-from joulelab.serving.client import Answer
+from joulelab.serving.client import Reply
 from joulelab.serving.deployment import Deployment
 from joulelab.serving.settings import Limits, Load, ServerSettings
 
@@ -54,7 +54,7 @@ class Served:
 
     @classmethod
     def of(
-        cls, answers: Sequence[Answer], limits: Limits, duration_s: float | None = None
+        cls, answers: Sequence[Reply], limits: Limits, duration_s: float | None = None
     ) -> "Served":
         """Sum up answers that came within some seconds; by default, from first due to last."""
         sound = [answer for answer in answers if not answer.failure]
@@ -142,7 +142,7 @@ async def bench(
     model = await deployment.warmed_up(settings)
     load = settings.load(settings.requests or REQUESTS)
 
-    async def ask(_number: int, due_s: float) -> Answer:
+    async def ask(_number: int, due_s: float) -> Reply:
         return await deployment.ask(settings, model, due_s)
 
     window = monitor.begin("load")

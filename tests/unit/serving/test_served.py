@@ -8,14 +8,14 @@ import pytest
 
 from joulelab.errors import ConfigError
 from joulelab.serving.bench import Served
-from joulelab.serving.client import Answer
+from joulelab.serving.client import Reply
 from joulelab.serving.settings import Limits, Load
 
 
 def answer(number, *, tokens=11):
     """Answer number n comes n ms after it was due, and then a token every n / 10 ms."""
     due_s, delay_s = float(number), 1e-3 * number
-    return Answer(
+    return Reply(
         due_s=due_s,
         first_s=due_s + delay_s,
         last_s=due_s + 2 * delay_s,
@@ -26,7 +26,7 @@ def answer(number, *, tokens=11):
 
 
 ANSWERS = [answer(number) for number in range(1, 101)]
-FAILED = Answer(due_s=50.0, stop_s=51.0, failure="HTTP 503")
+FAILED = Reply(due_s=50.0, stop_s=51.0, failure="HTTP 503")
 
 
 def test_percentiles_are_those_of_the_delays():
