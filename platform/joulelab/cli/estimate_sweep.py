@@ -151,7 +151,8 @@ def best_curve(curves: Sequence[Curve], objective: str) -> Curve:
 
 def cost_per_work(curve: Curve, place: int, objective: str) -> float:
     """Return the objective at one clock, of energy and time per unit of work."""
-    degree = 1 if objective in ("energy", "time") else 2 if objective == "edp" else 3
+    aim = OBJECTIVES[objective]
+    degree = aim.energy_exponent + aim.time_exponent
     return curve.costs(objective)[place] / curve.work**degree
 
 
