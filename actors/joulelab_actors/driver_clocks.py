@@ -83,7 +83,7 @@ def measure_matrix(
     return INTERRUPTED if interrupted else code
 
 
-def report_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = None) -> int:
+def report_matrix(matrix: Matrix, lab: Laboratory) -> int:
     """Write and print what a study has measured of ``matrix``; needs no GPU.
 
     Returns:
@@ -99,7 +99,7 @@ def report_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = 
         raise ConfigError(f"There are no results of study {lab.study!r} in {lab.results_dir}.")
     with StudyLock(store.folder):
         rows = conclude_matrix(store, matrix)
-    console = console or Console()
+    console = Console()
     console.width = max(console.width, _WIDTH)
     console.print(matrix_table(rows))
     answer = store.read_answer()
