@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from math import floor
 
 from joulelab.analysis.knob_study import KnobPhase
-from joulelab.analysis.page import text
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_wording import payback
 from joulelab.analysis.sweep import PhaseResult
+from joulelab.analysis.templates import text
 from joulelab.analysis.wording import boards_words, constraint_words, software_words
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement

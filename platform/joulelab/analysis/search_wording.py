@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from joulelab.analysis.page import texts
 from joulelab.analysis.quantities import percent
+from joulelab.analysis.templates import texts
 from joulelab.analysis.wording import advice_words, constraint_words, miss_words
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration, KnobValue

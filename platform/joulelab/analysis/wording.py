@@ -5,9 +5,9 @@ from dataclasses import replace
 from math import exp, expm1
 
 from joulelab.analysis.compared import Counts, Figures
-from joulelab.analysis.page import text
 from joulelab.analysis.quantities import counted, uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
+from joulelab.analysis.templates import text
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.measurement import Measurement
 from joulelab.objectives import OBJECTIVES

@@ -5,9 +5,9 @@ import pytest
 from jinja2 import UndefinedError
 from synthetic_results import measurement, sweep
 
-from joulelab.analysis.page import text
 from joulelab.analysis.quantities import percent
 from joulelab.analysis.sweep import analyse_sweep
+from joulelab.analysis.templates import text
 from joulelab.analysis.wording import phase_names, sentence, software_words
 from joulelab.core.additive import Interval
 from joulelab.core.measurement import Finding
