@@ -196,7 +196,7 @@ def _within(
 SENTINEL_EVERY = 10
 
 Settings = TypeVar("Settings")
-Score = Callable[[], tuple[tuple[Quality, ...], ...]]
+ScoreCases = Callable[[], tuple[tuple[Quality, ...], ...]]
 """Returns what the outputs of each case of the grid are worth."""
 
 
@@ -225,7 +225,7 @@ class KnobOptions(Generic[Settings]):
         """Combine the values of ``axes`` with the workload's own knobs."""
         return knob_grid(WORKLOADS.name_of(self.workload), self.knobs, axes, whole=whole)
 
-    def measure(self, study: KnobStudy, kind: str, *, score: Score = tuple) -> int:
+    def measure(self, study: KnobStudy, kind: str, *, score: ScoreCases = tuple) -> int:
         """Measure a grid of knobs, conclude and print; no setter of a GPU is called.
 
         What a GPU cannot run becomes a row with its reason. The first configuration that the

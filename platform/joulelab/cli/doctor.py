@@ -16,7 +16,7 @@ from rich.text import Text
 from joulelab.cli.checks import check_device, who_guards
 from joulelab.cli.options import SomeGpus
 from joulelab.cli.terminal import terminal
-from joulelab.core.check import Check, Status, Verdict, run_checks
+from joulelab.core.check import Check, CheckOutcome, Status, run_checks
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError, DeviceError
@@ -75,7 +75,7 @@ class Doctor(SomeGpus):
         )
         return found
 
-    def _machine(self) -> dict[str, Callable[[], Verdict]]:
+    def _machine(self) -> dict[str, Callable[[], CheckOutcome]]:
         """Return the checks that need no GPU."""
         return {
             "clock guard": lambda: ("ok", who_guards(default_socket_path()), ""),
@@ -142,7 +142,7 @@ def _advice(every: Mapping[str, Sequence[Check]]) -> Iterator[Text]:
         )
 
 
-def _check_results(folder: Path) -> Verdict:
+def _check_results(folder: Path) -> CheckOutcome:
     check_folder(folder)
     there = next(each for each in (folder, *folder.parents) if each.exists())
     free_b = shutil.disk_usage(there).free
@@ -152,7 +152,7 @@ def _check_results(folder: Path) -> Verdict:
     return "warn", found, "Make room, or name another folder with --results-dir."
 
 
-def _check_libraries() -> Verdict:
+def _check_libraries() -> CheckOutcome:
     known = {name: package_version(name) for name in _LIBRARIES}
     found = ", ".join(f"{name} {number or 'absent'}" for name, number in known.items())
     missing = [f"{name}, which {_LIBRARIES[name]}" for name in known if known[name] is None]

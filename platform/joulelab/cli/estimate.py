@@ -148,7 +148,7 @@ class Estimate(Asking):
         return int(not words.keeping(cells, self.limits))
 
     @property
-    def limits(self) -> words.Limits:
+    def limits(self) -> words.Ceilings:
         """What the answer is to keep to."""
         return {
             "latency": self.max_latency_s,

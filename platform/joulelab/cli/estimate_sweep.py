@@ -16,7 +16,7 @@ from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import BEST, EQUAL, Frame, check_target, numbers, quiet_table, words
 from joulelab.cli.estimate import Asking, in_bold
 from joulelab.cli.terminal import progress
-from joulelab.cli.words import Limits, check_limits, over
+from joulelab.cli.words import Ceilings, check_limits, over
 from joulelab.cli.words import numbers as whole_numbers
 from joulelab.core.bounds import MOST_MHZ, check_range
 from joulelab.core.point import OperatingPoint
@@ -88,7 +88,7 @@ def clock_list(words: str) -> tuple[int, ...]:
     return tuple(range(parts[0], parts[1] + 1, parts[2]))
 
 
-def within(curve: Curve, limits: Limits) -> Curve:
+def within(curve: Curve, limits: Ceilings) -> Curve:
     """Return a curve whose best clock is looked for among those that keep to ``limits``."""
     pairs = zip(curve.latency_s, curve.energy_j, strict=True)
     figures = ({"latency": s, "energy": j, "power": j / s} for s, j in pairs)
@@ -153,7 +153,7 @@ def cost_per_work(curve: Curve, place: int, objective: str) -> float:
     """Return the objective at one clock, of energy and time per unit of work."""
     aim = OBJECTIVES[objective]
     degree = aim.energy_exponent + aim.time_exponent
-    return curve.costs(objective)[place] / curve.work**degree
+    return float(curve.costs(objective)[place] / curve.work**degree)
 
 
 def optima_table(curves: Sequence[Curve], objective: str) -> Table:

@@ -21,7 +21,7 @@ from joulelab.devices.base import Device
 from joulelab.errors import DeviceHotError
 from joulelab.sampling.instruments import Instruments
 from joulelab.sampling.sampler import SampleLog
-from joulelab.sampling.window_loop import Interval, WindowLoop
+from joulelab.sampling.window_loop import TimeSpan, WindowLoop
 
 _LOOK_S = 0.5
 
@@ -105,7 +105,7 @@ class WarmUp:
     even: bool  # whether unit time and power were, however the temperature still moved
     timed: bool = True  # whether it had units enough to show whether their times are even
 
-    def confirmed(self, units: Sequence[Interval]) -> "WarmUp":
+    def confirmed(self, units: Sequence[TimeSpan]) -> "WarmUp":
         """Return what it came to by the ``units`` in the windows after it, if it had too few."""
         if self.timed:
             return self

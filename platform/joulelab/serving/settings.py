@@ -23,7 +23,7 @@ Ask = Callable[[int, float], Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class LatencyLimits:
     """Latencies that a good answer keeps, in seconds; ``None`` for any."""
 
     ttft_s: float | None = None
@@ -254,9 +254,9 @@ class ServerSettings:
         return self.requests or load.concurrency or ceil(load.rate_per_s or 1.0)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> LatencyLimits:
         """Latencies that a good answer keeps."""
-        return Limits(
+        return LatencyLimits(
             ttft_s=self.ttft_limit_s, tpot_s=self.tpot_limit_s, latency_s=self.latency_limit_s
         )
 

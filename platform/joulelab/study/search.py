@@ -172,12 +172,12 @@ def _runs(
     return runs
 
 
-Asked = Mapping[str, Sequence[KnobValue] | str]
+AskedAxes = Mapping[str, Sequence[KnobValue] | str]
 """Values of each axis; ``"all"`` stands for the GPU's own SM clocks."""
 
 
 def check_search(
-    lab: AbstractLab[Any], program: StudyWorkload, asked: Asked, *, strategy: str, seed: int
+    lab: AbstractLab[Any], program: StudyWorkload, asked: AskedAxes, *, strategy: str, seed: int
 ) -> None:
     """Refuse, before there is a GPU, what none could search.
 
@@ -205,7 +205,7 @@ def check_search(
 def problem_on(
     gpus: Sequence[StudyGpu],
     program: StudyWorkload,
-    asked: Asked,
+    asked: AskedAxes,
     objective: Objective,
     constraints: Sequence[Constraint] = (),
     *,
