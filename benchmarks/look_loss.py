@@ -15,7 +15,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.devices.base import Device
 from joulelab.sampling.instruments import Instruments
 from joulelab.sampling.tick_tracker import TickTracker
-from joulelab.sampling.window_loop import Interval, WindowLoop
+from joulelab.sampling.window_loop import TimeSpan, WindowLoop
 
 WINDOW_S = 1.0
 LEAD_S, TAIL_S = 0.002, 0.008
@@ -27,7 +27,7 @@ Span = tuple[float, float]
 
 def watched_loop(
     device: Device, unit: Callable[[], float], watch_s: float, tracker: TickTracker
-) -> tuple[list[Span], list[Interval]]:
+) -> tuple[list[Span], list[TimeSpan]]:
     """Run a loop as it is run when it is measured.
 
     Returns:
@@ -79,7 +79,7 @@ def looks(calls: Sequence[Span]) -> Array:
     return np.array(joined, dtype=np.float64).reshape(-1, 2)
 
 
-def loss_of_work(calls: Sequence[Span], units: Sequence[Interval]) -> tuple[float, float]:
+def loss_of_work(calls: Sequence[Span], units: Sequence[TimeSpan]) -> tuple[float, float]:
     """Compare the work done during looks with that done beside them.
 
     A look counts if half its length before it and after it are free of other looks; those that

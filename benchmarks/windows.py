@@ -35,7 +35,7 @@ from joulelab.core.grouping import grouped_by
 from joulelab.devices.base import Device
 from joulelab.devices.choice import find_visible
 from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
-from joulelab.sampling.window_loop import Interval
+from joulelab.sampling.window_loop import TimeSpan
 from joulelab.workloads import WORKLOADS
 
 LENGTHS_S = {0.5: 60, 1.0: 40, 2.0: 20, 5.0: 10}
@@ -198,14 +198,14 @@ def work_for(work: Callable[[], None], duration_s: float) -> None:
 def cost(device: Device, small: Callable[[], None]) -> Cost:
     """Find what an open monitor costs a loop of small kernels, and a program that only waits."""
     calls: list[tuple[float, float]] = []
-    units: list[Interval] = []
+    units: list[TimeSpan] = []
     restore = noted(device, calls)
     with Monitor(devices=[device]):
         time.sleep(SETTLE_S)
         until_s = time.monotonic() + COST_S
         while (start_s := time.monotonic()) < until_s:
             small()
-            units.append(Interval(start_s=start_s, stop_s=time.monotonic(), work=1.0))
+            units.append(TimeSpan(start_s=start_s, stop_s=time.monotonic(), work=1.0))
         restore()
         loss, loss_u = loss_of_work(calls, units)
         cpu_s, start_s = time.process_time(), time.monotonic()

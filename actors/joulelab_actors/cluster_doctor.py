@@ -14,7 +14,7 @@ from uuid import uuid4
 import ray
 
 from joulelab.analysis.quantities import PLUS_MINUS, counted
-from joulelab.core.check import Check, Verdict, run_checks
+from joulelab.core.check import Check, CheckOutcome, run_checks
 from joulelab.devices.choice import check_backend
 from joulelab.devices.nvml_library import HOW_TO_GET_PERMISSION
 from joulelab.errors import ConfigError, one_line
@@ -46,7 +46,7 @@ class Skew:
     u_s: float
 
 
-def gpu_verdict(node: NodeFacts, products: Sequence[str]) -> Verdict:
+def gpu_verdict(node: NodeFacts, products: Sequence[str]) -> CheckOutcome:
     """Judge the GPUs of a node, of which the cluster has those ``products``."""
     if not node.gpus:
         if products:
@@ -70,7 +70,7 @@ def gpu_verdict(node: NodeFacts, products: Sequence[str]) -> Verdict:
     return "ok", found, ""
 
 
-def sensor_verdict(node: NodeFacts) -> Verdict:
+def sensor_verdict(node: NodeFacts) -> CheckOutcome:
     """Judge what can be read of the GPUs of a node."""
     usable = [gpu for gpu in node.gpus if not gpu.trouble]
     if not usable:
@@ -87,7 +87,7 @@ def sensor_verdict(node: NodeFacts) -> Verdict:
     return "ok", found, ""
 
 
-def clock_verdict(node: NodeFacts) -> Verdict:
+def clock_verdict(node: NodeFacts) -> CheckOutcome:
     """Judge whether clocks of the GPUs of a node may be set."""
     answers = {gpu.can_set_clocks for gpu in node.gpus if not gpu.trouble}
     if not answers:
@@ -101,7 +101,7 @@ def clock_verdict(node: NodeFacts) -> Verdict:
     return "warn", "only a try would tell", "`joulelab guard` as root on the node makes it sure."
 
 
-def guard_verdict(guard: GuardFacts) -> Verdict:
+def guard_verdict(guard: GuardFacts) -> CheckOutcome:
     """Judge the clock guard of a node."""
     if guard.trouble:
         return "fail", guard.trouble, "A study that sets clocks needs a guard: see its log there."
@@ -119,7 +119,7 @@ def guard_verdict(guard: GuardFacts) -> Verdict:
 
 def version_verdict(
     node: NodeFacts, ours: Mapping[str, str | None], drivers: Sequence[str]
-) -> Verdict:
+) -> CheckOutcome:
     """Judge the versions on a node beside ``ours``, which start the study.
 
     Args:
@@ -143,7 +143,7 @@ def version_verdict(
     return "ok", found, ""
 
 
-def skew_verdict(skew: Skew | None) -> Verdict:
+def skew_verdict(skew: Skew | None) -> CheckOutcome:
     """Judge how far a node's system clock is from the driver's."""
     if skew is None:
         return "warn", "unknown", "It did not answer in time: is the node overloaded?"
@@ -154,7 +154,7 @@ def skew_verdict(skew: Skew | None) -> Verdict:
     return "ok", found, ""
 
 
-def folder_verdict(folder: FolderFacts) -> Verdict:
+def folder_verdict(folder: FolderFacts) -> CheckOutcome:
     """Judge the results folder as a node sees it."""
     if folder.trouble:
         return "fail", folder.trouble, "Name a folder that every node can write: --results-dir."
@@ -230,7 +230,7 @@ def check_cluster(device: str, store: str | None, results_dir: Path) -> dict[str
 
 def _checks(
     facts: NodeFacts | str, skew: Skew | None, answered: Sequence[NodeFacts]
-) -> dict[str, Callable[[], Verdict]]:
+) -> dict[str, Callable[[], CheckOutcome]]:
     if isinstance(facts, str):
         advice = "Is joulelab installed there, and the node well? `ray list nodes` tells its state."
         return {"GPUs": lambda: ("fail", f"did not answer: {facts}", advice)}

@@ -83,7 +83,7 @@ def measure_matrix(
     return INTERRUPTED if interrupted else code
 
 
-def report_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = None) -> int:
+def report_matrix(matrix: Matrix, lab: Laboratory) -> int:
     """Write and print what a study has measured of ``matrix``; needs no GPU.
 
     Returns:
@@ -99,7 +99,7 @@ def report_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = 
         raise ConfigError(f"There are no results of study {lab.study!r} in {lab.results_dir}.")
     with StudyLock(store.folder):
         rows = conclude_matrix(store, matrix)
-    console = console or Console()
+    console = Console()
     console.width = max(console.width, _WIDTH)
     console.print(matrix_table(rows))
     answer = store.read_answer()
@@ -196,7 +196,7 @@ def _within(
 SENTINEL_EVERY = 10
 
 Settings = TypeVar("Settings")
-Score = Callable[[], tuple[tuple[Quality, ...], ...]]
+ScoreCases = Callable[[], tuple[tuple[Quality, ...], ...]]
 """Returns what the outputs of each case of the grid are worth."""
 
 
@@ -225,7 +225,7 @@ class KnobOptions(Generic[Settings]):
         """Combine the values of ``axes`` with the workload's own knobs."""
         return knob_grid(WORKLOADS.name_of(self.workload), self.knobs, axes, whole=whole)
 
-    def measure(self, study: KnobStudy, kind: str, *, score: Score = tuple) -> int:
+    def measure(self, study: KnobStudy, kind: str, *, score: ScoreCases = tuple) -> int:
         """Measure a grid of knobs, conclude and print; no setter of a GPU is called.
 
         What a GPU cannot run becomes a row with its reason. The first configuration that the

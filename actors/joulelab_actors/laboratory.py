@@ -26,7 +26,7 @@ from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
 from joulelab.study.gpu import of_product, require_count, require_enough, require_one_product
 from joulelab.study.ledger import StudySummary
 from joulelab.study.progress import announced
-from joulelab.study.search_queue import Check, Search, SearchQueue
+from joulelab.study.search_queue import CheckTrial, Search, SearchQueue
 from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.addresses import connectable, discreet
 from joulelab.tracking.durable import check_file_name, check_folder
@@ -158,7 +158,7 @@ class Laboratory(AbstractLab[Site]):
 
     @override
     def queue(
-        self, search: Search, check: Check, gpus: Sequence[Site], folder: Path
+        self, search: Search, check: CheckTrial, gpus: Sequence[Site], folder: Path
     ) -> SearchQueue:
         """Return the queue of a search whose trials Ray Tune starts."""
         from joulelab_actors.tune.experiment import Steering  # Ray Tune takes a second to import

@@ -12,7 +12,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -25,7 +24,7 @@ from joulelab.errors import GuardError, JouleLabError, one_line
 from joulelab.guard import GuardClient, default_socket_path
 from joulelab.guard.control import owed_on
 from joulelab.guard.start import may_start, nobody_listens
-from joulelab.provenance import joulelab_version
+from joulelab.provenance import joulelab_version, package_version
 from joulelab.tracking.durable import check_folder
 from joulelab.tracking.study_lock import has_local_locks, kind_of
 
@@ -117,8 +116,8 @@ def versions_here() -> dict[str, str | None]:
         "joulelab": joulelab_version(),
         "code": code_version(),
         "Python": platform.python_version(),
-        "torch": _version("torch"),
-        "ray": _version("ray"),
+        "torch": package_version("torch"),
+        "ray": package_version("ray"),
     }
 
 
@@ -228,13 +227,6 @@ def _has_locks(folder: Path) -> bool:
         except OSError:
             return False
     return True
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 @cache

@@ -1,6 +1,5 @@
 """The GPUs of a study: keeps each busy, and goes on when one fails."""
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -39,8 +38,6 @@ _AHEAD = 2  # one trial under way and one waiting, so that a GPU never waits for
 _LOOK_S = 1.0
 RELEASE_S = 5.0
 """Longest wait for actors to give their devices back."""
-
-_log = logging.getLogger(__name__)
 
 
 class Pool(WorkerPool):

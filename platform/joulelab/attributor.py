@@ -11,9 +11,8 @@ from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ANALYSIS, ConfigError, require
 from joulelab.study.abstract_lab import AbstractLab
-from joulelab.study.lab import Lab
+from joulelab.study.lab import Lab, StudyWorkload
 from joulelab.study.worker import WorkerSettings
-from joulelab.study.workload import StudyWorkload
 from joulelab.tracking.durable import write_whole
 
 if TYPE_CHECKING:  # pandas takes half a second

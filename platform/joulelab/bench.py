@@ -24,11 +24,10 @@ from joulelab.provenance import collect_provenance
 from joulelab.sampling.ahead import Ahead
 from joulelab.sampling.boards import BoardInstruments, Boards, group_identity
 from joulelab.sampling.cuda_device import computing_on
-from joulelab.sampling.following import Following, is_final, why_again
 from joulelab.sampling.host import FINDINGS, WorkloadHost, finding_of
-from joulelab.sampling.readiness import WarmUp, warm_up
+from joulelab.sampling.readiness import Following, WarmUp, is_final, warm_up, why_again
 from joulelab.sampling.spells import MeteringCost, metering_cost
-from joulelab.sampling.window_loop import Interval, WindowLoop
+from joulelab.sampling.window_loop import TimeSpan, WindowLoop
 from joulelab.workloads.base import Workload
 
 logger = logging.getLogger(__name__)
@@ -254,14 +253,14 @@ class Bench:
 
     def _take_windows(
         self, phase: str, loop: WindowLoop, instruments: BoardInstruments, warmup: WarmUp
-    ) -> list[Interval]:
+    ) -> list[TimeSpan]:
         procedure, start_s = self._procedure, self._clock.now_s()
         window_s = procedure.window_s
         watched_s: float | None = None
         if procedure.pace == "quick":  # ticks were timed at the end of the warm-up
             window_s = max(window_s - loop.unit_s / 2, _FEWEST_TICKS * instruments.lead.tick_s)
             watched_s = start_s - warmup.duration_s
-        intervals: list[Interval] = []
+        intervals: list[TimeSpan] = []
         num_windows = procedure.min_windows
         while num_windows > 0:
             self._report(f"{phase}: {num_windows} windows of {window_s:g} s")

@@ -16,15 +16,12 @@ UNKNOWN_VERSION = "unknown"
 """Version of a package that is run from its sources without being installed."""
 
 
-def collect_provenance(
-    *, weights: str | None = None, licence: str | None = None, ray_job_id: str | None = None
-) -> Provenance:
+def collect_provenance(*, weights: str | None = None, licence: str | None = None) -> Provenance:
     """Describe this process as the origin of a result that starts now.
 
     Args:
         weights: ``"random"`` or where a model's weights came from; ``None`` without a model.
         licence: Of what was run, if it is neither this package's nor a permissive one.
-        ray_job_id: Ray job; ``None`` reads what Ray tells its workers, if anything.
     """
     torch = sys.modules.get("torch")
     return Provenance(
@@ -35,7 +32,7 @@ def collect_provenance(
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         torch_version=None if torch is None else str(torch.__version__),
         slurm_job_id=os.environ.get("SLURM_JOB_ID"),
-        ray_job_id=ray_job_id or os.environ.get("RAY_JOB_ID"),
+        ray_job_id=os.environ.get("RAY_JOB_ID"),
         weights=weights,
         licence=licence,
     )
@@ -44,10 +41,15 @@ def collect_provenance(
 @cache
 def joulelab_version() -> str:
     """Return the version of the installed package; ``"unknown"`` if it is not installed."""
+    return package_version("joulelab") or UNKNOWN_VERSION
+
+
+def package_version(name: str) -> str | None:
+    """Return the version of an installed package; ``None`` if it is not installed."""
     try:
-        return version("joulelab")
+        return version(name)
     except PackageNotFoundError:
-        return UNKNOWN_VERSION
+        return None
 
 
 @cache

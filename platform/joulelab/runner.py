@@ -19,9 +19,8 @@ from joulelab.errors import ANALYSIS, ConfigError, require
 from joulelab.objectives import without_quality
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.gpu import StudyGpu, by_product, study_clocks_mhz
-from joulelab.study.lab import Lab
+from joulelab.study.lab import Lab, StudyWorkload
 from joulelab.study.results import MeasureResult, SweepStudy
-from joulelab.study.workload import StudyWorkload
 from joulelab.workloads.program import Cost, Work
 
 Costs = Cost | Callable[..., Cost]

@@ -12,11 +12,10 @@ from joulelab.searching.constraints import Constraint
 from joulelab.searching.scores import with_scores
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.budget import Budget
-from joulelab.study.lab import Lab
+from joulelab.study.lab import Lab, StudyWorkload
 from joulelab.study.results import SearchStudy
 from joulelab.study.resume import check_cost
 from joulelab.study.search import RaceSettings, check_search, problem_on, run_race
-from joulelab.study.workload import StudyWorkload
 from joulelab.workloads.program import Quality, Work
 
 

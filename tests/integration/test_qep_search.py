@@ -14,8 +14,8 @@ from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.objectives import OBJECTIVES
 from joulelab.study.budget import Budget
+from joulelab.study.lab import StudyWorkload
 from joulelab.study.search import problem_on
-from joulelab.study.workload import StudyWorkload
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.digits import DigitsVitSettings

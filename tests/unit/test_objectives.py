@@ -5,13 +5,16 @@ from math import exp
 
 import numpy as np
 import pytest
+from estimates_by_hand import processor
 from synthetic_results import energy_j, measurement, time_s
 
 from joulelab.analysis.plots import phase_figure
 from joulelab.analysis.policy import applications_of
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_report import sweep_frame
+from joulelab.cli.estimate_sweep import best_curve, cost_per_work
 from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.estimator.question import Curve
 from joulelab.objectives import EDP, OBJECTIVES, QEP, Objective, without_quality
 from joulelab.power_models.decision import Sweep
 from joulelab.searching.base import Figures, cost_of
@@ -93,6 +96,16 @@ def test_a_model_chooses_a_clock_by_it():
     sweep = Sweep(sm_clock_mhz=clocks, power_w=energy / time, time_s=time)
 
     assert clocks[sweep.best("ed3p")] == best_mhz()
+
+
+def test_a_predicted_sweep_compares_batches_by_what_a_unit_of_work_costs():
+    one = {"model": "network", "processor": processor(), "precision": "fp16", "phase": "forward"}
+    one |= {"unit": "image", "clocks_mhz": (1000,), "default": 0, "keeps": (True,)}
+    single = Curve(**one, batch=1, work=1.0, energy_j=(1.0,), latency_s=(1.0,))
+    pair = Curve(**one, batch=2, work=2.0, energy_j=(2 * 0.8,), latency_s=(2 * 0.9,))
+
+    assert cost_per_work(pair, 0, "ed3p") == pytest.approx(0.8 * 0.9**3)
+    assert best_curve([single, pair], "ed3p") is pair
 
 
 def test_one_with_quality_is_for_searches_that_evaluate_it():

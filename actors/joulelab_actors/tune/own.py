@@ -19,11 +19,11 @@ from joulelab.runner import Costs, asked_of
 from joulelab.searching.base import Figures, MakeStrategy, Outcome, Strategy
 from joulelab.searching.evidence import Problem
 from joulelab.searching.strategies import STRATEGIES
+from joulelab.study.lab import StudyWorkload
 from joulelab.study.ledger import SearchSummary
 from joulelab.study.progress import StudyProgress
 from joulelab.study.run import run_asked
 from joulelab.study.search_queue import Search
-from joulelab.study.workload import StudyWorkload
 from joulelab.workloads.program import Work
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.placement import Site

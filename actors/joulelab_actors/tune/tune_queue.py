@@ -17,7 +17,7 @@ from joulelab.errors import DeviceError, JouleLabError
 from joulelab.searching.base import Outcome
 from joulelab.study.events import DeviceQuarantined, PoolEvent, result_of
 from joulelab.study.resume import History
-from joulelab.study.search_queue import Check, Search, SearchQueue
+from joulelab.study.search_queue import CheckTrial, Search, SearchQueue
 from joulelab.tracking.study import ChartPoint
 from joulelab_actors.tune.exchange import Ask, Result, start_exchange
 from joulelab_actors.tune.trainable import configuration_of
@@ -40,7 +40,7 @@ class TuneQueue(SearchQueue):
     def __init__(
         self,
         search: Search,
-        check: Check,
+        check: CheckTrial,
         steer: Callable[["TuneQueue"], AbstractContextManager[object]],
         *,
         most_repeats: int = 1,

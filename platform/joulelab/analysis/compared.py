@@ -21,8 +21,8 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.steadiness import Drift, fit_drift
 from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 
-Label = Callable[[Measurement], str]
-Program = tuple[str, tuple[tuple[str, KnobValue], ...], str]
+LabelOf = Callable[[Measurement], str]
+ProgramKey = tuple[str, tuple[tuple[str, KnobValue], ...], str]
 """Names what is compared: measurements of the same name are repeats of each other."""
 
 
@@ -134,14 +134,14 @@ def point_label(measurement: Measurement) -> str:
     return measurement.configuration.point.label
 
 
-def program_of(measurement: Measurement) -> Program:
+def program_of(measurement: Measurement) -> ProgramKey:
     """Return what ran, whatever the operating point: workload, knobs and phase."""
     configuration = measurement.configuration
     return *configuration.program, measurement.phase
 
 
 def comparable(
-    group: Sequence[Measurement], label: Label, reference: str
+    group: Sequence[Measurement], label: LabelOf, reference: str
 ) -> tuple[list[Measurement], tuple[Exclusion, ...]]:
     """Split into the measurements that can be compared and those that cannot.
 
@@ -168,7 +168,7 @@ def comparable(
 
 def fit_quantities(
     counted: Sequence[Measurement],
-    label: Label,
+    label: LabelOf,
     objective: Objective = EDP,
     *,
     effect: TemperatureEffect | None = None,
@@ -247,7 +247,7 @@ def figures_by_label(
     return found
 
 
-def drifts_of(counted: Sequence[Measurement], label: Label, level: float) -> tuple[Drift, ...]:
+def drifts_of(counted: Sequence[Measurement], label: LabelOf, level: float) -> tuple[Drift, ...]:
     """Return the trend of the sentinels' energy on each board."""
     watched = {label(m) for m in counted if m.sentinel}
     seen = grouped_by((m for m in counted if label(m) in watched), lambda m: m.device.uuid)
@@ -264,7 +264,7 @@ def observed_clock_mhz(measurements: Sequence[Measurement]) -> float | None:
     return median(clocks) if clocks else None
 
 
-def observations(valid: Sequence[Measurement], label: Label) -> list[Measurement]:
+def observations(valid: Sequence[Measurement], label: LabelOf) -> list[Measurement]:
     """Keep one measurement of each recording: played again, it is no second observation."""
     kept: dict[object, Measurement] = {}
     for m in valid:
@@ -281,7 +281,7 @@ def _times_s(measurements: Sequence[Measurement]) -> list[float]:
     return own_s if in_order == sorted(own_s) else wall_s
 
 
-def exclusion(measurement: Measurement, label: Label, why: str = "") -> Exclusion:
+def exclusion(measurement: Measurement, label: LabelOf, why: str = "") -> Exclusion:
     """Return why a measurement does not count."""
     return Exclusion(
         measurement_id=measurement.measurement_id,

@@ -20,10 +20,10 @@ Panel = Literal["energy", "time", "throughput", "trade", "quality"]
 against energy."""
 
 
-Conclude = Callable[[Phase[Any]], str]
+ConcludePhase = Callable[[Phase[Any]], str]
 """Says in one sentence what a phase shows; ``""`` where that is not worth one."""
 
-CONCLUSIONS: Registry[Conclude] = Registry(
+CONCLUSIONS: Registry[ConcludePhase] = Registry(
     "subject of a study",
     {
         name: f"joulelab.analysis.knob_wording:conclude_{name}"
@@ -156,7 +156,7 @@ class KnobStudy:
         _ = self.conclude
 
     @property
-    def conclude(self) -> Conclude:
+    def conclude(self) -> ConcludePhase:
         """Says what a phase shows."""
         return CONCLUSIONS[self.about]
 

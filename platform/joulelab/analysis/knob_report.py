@@ -8,7 +8,7 @@ from joulelab.analysis.knob_grid import KnobLog, Panel
 from joulelab.analysis.knob_plot import caption, draw_panel, knob_figure
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
 from joulelab.analysis.knob_wording import Measured, equals, losses, sentence, winners
-from joulelab.analysis.listing import Line, Listing, Quantity
+from joulelab.analysis.listing import CostColumn, Line, Listing
 from joulelab.analysis.methods import grid_paragraph
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, quantity, uncertain
 from joulelab.analysis.study_report import Section, StudyReport
@@ -171,7 +171,7 @@ _COLUMNS: Columns = {
 }
 
 
-def _quantities(phase: KnobPhase) -> list[Quantity[Measured]]:
+def _quantities(phase: KnobPhase) -> list[CostColumn[Measured]]:
     unit = phase.unit
 
     def ratio(measured: Measured, of: Interval | None) -> str:
@@ -191,7 +191,7 @@ def _quantities(phase: KnobPhase) -> list[Quantity[Measured]]:
             for metric in _metrics(phase)
         ),
     ]  # fmt: skip
-    return [Quantity(*each) for each in quantities]
+    return [CostColumn(*each) for each in quantities]
 
 
 def _ratio(ratio: Interval | None, *, is_first: bool) -> str:

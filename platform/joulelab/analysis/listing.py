@@ -20,7 +20,7 @@ _STYLES = {"*": BEST, "=": EQUAL, "<": EQUAL}
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity(Generic[FoundT]):
+class CostColumn(Generic[FoundT]):
     """A column of what rows with figures cost: its head, and what is written for a row."""
 
     name: str
@@ -35,7 +35,7 @@ def scaled(
     found: Sequence[tuple[float, float]],
     *,
     has_u: bool = True,
-) -> Quantity[FoundT]:
+) -> CostColumn[FoundT]:
     """Write a quantity with the prefix and the decimals that suit all that is ``found``.
 
     ``values`` gives it with its uncertainty, which is written unless it ``has_u`` not.
@@ -49,7 +49,7 @@ def scaled(
         value, u = known
         return plus_minus(value * factor, u * factor if has_u else inf, decimals)
 
-    return Quantity(name, f"{prefix}{unit}", cell)
+    return CostColumn(name, f"{prefix}{unit}", cell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Listing(Generic[RowT, FoundT]):
     noun: str  # what the rows are, in the plural
     heads: Sequence[tuple[str, str]]  # those of what names a row
     # Returns the other columns, with SI prefixes that suit the rows that are shown.
-    quantities: Callable[[Sequence[RowT]], Sequence[Quantity[FoundT]]]
+    quantities: Callable[[Sequence[RowT]], Sequence[CostColumn[FoundT]]]
     line: Callable[[RowT], Line[FoundT]]  # puts a row into words
     # Returns the rows that tell the story in at most so many; None takes all.
     choose: Callable[[int | None], Sequence[RowT]]
@@ -117,7 +117,7 @@ class Listing(Generic[RowT, FoundT]):
         return table
 
 
-def _cells(line: Line[FoundT], quantities: Sequence[Quantity[FoundT]]) -> list[str]:
+def _cells(line: Line[FoundT], quantities: Sequence[CostColumn[FoundT]]) -> list[str]:
     if line.found is None:
         return [line.why * (each.name == "energy") for each in quantities]
     return [each.cell(line.found) for each in quantities]

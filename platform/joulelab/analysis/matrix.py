@@ -15,11 +15,11 @@ from joulelab.core.validity import MAX_THROTTLE_SHARE
 from joulelab.registry import unknown_name
 from joulelab.workloads import WORKLOADS
 
-Outcome = Literal["measured", "refused", "unsupported", "invalid", "missing"]
+CellState = Literal["measured", "refused", "unsupported", "invalid", "missing"]
 """What became of a cell: it has figures; the workload has no such format; the GPU or its memory
 cannot run it; it was measured and must not be believed, or failed; it was not tried yet."""
 
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+OUTCOMES: tuple[CellState, ...] = get_args(CellState)
 
 _ASKED = ("only", "precisions", "batches")  # settings of the study that say which cells it has
 _NAMED = ("workload", "variant", "precision", "batch", "phase")
@@ -66,7 +66,7 @@ class MatrixRow:
     precision: str
     batch: KnobValue
     phase: str
-    outcome: Outcome
+    outcome: CellState
     reason: str = ""
     seen: BaselineRow | None = None
     boards: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ def _rows(
         )
 
 
-def _outcome(case: Case, group: Sequence[Measurement]) -> tuple[Outcome, str]:
+def _outcome(case: Case, group: Sequence[Measurement]) -> tuple[CellState, str]:
     if case.configuration is None:
         return "refused", case.refusal
     if not group:

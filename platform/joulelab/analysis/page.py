@@ -13,7 +13,7 @@ from joulelab.tracking.durable import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Output:
     """What a command found: as JSON has it, as numbers in SI units, in sentences and tables.
 
     ``page`` makes its HTML page, by default of the sentences and tables.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from joulelab.analysis.compared import (
     DEFAULT,
-    Program,
+    ProgramKey,
     comparable,
     fit_quantities,
     point_label,
@@ -219,7 +219,7 @@ def _require_one_product(measurements: Sequence[Measurement]) -> None:
         )
 
 
-def _names(programs: Sequence[Program]) -> Mapping[Program, str]:
+def _names(programs: Sequence[ProgramKey]) -> Mapping[ProgramKey, str]:
     """Name programs by workload, phase, and the knobs that set those of one workload apart."""
     names = {}
     for workload, knobs, phase in programs:

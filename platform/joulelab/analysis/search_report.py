@@ -8,7 +8,7 @@ from typing import Any
 
 from joulelab.analysis import search_plot
 from joulelab.analysis.course_plot import courses_figure
-from joulelab.analysis.listing import Line, Listing, Quantity
+from joulelab.analysis.listing import CostColumn, Line, Listing
 from joulelab.analysis.methods import search_paragraph
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow, chart_point, chosen_rows
@@ -203,7 +203,7 @@ _COLUMNS: Columns = {
 }
 
 
-def _quantities(result: SearchResult, rows: Sequence[SearchRow]) -> list[Quantity[Measured]]:
+def _quantities(result: SearchResult, rows: Sequence[SearchRow]) -> list[CostColumn[Measured]]:
     found = [row.found.figures for row in rows if row.found is not None]
     energy, energy_prefix = si_scale(figures.energy_j for figures in found)
     time, time_prefix = si_scale(figures.time_s for figures in found)
@@ -223,7 +223,7 @@ def _quantities(result: SearchResult, rows: Sequence[SearchRow]) -> list[Quantit
     # of energy alone the cost would say what the saving says
     has_cost = objective.time_exponent or objective.quality_exponent
     left_out = [f"{objective.label} of"] * (not has_cost) + ["quality"] * (not result.has_quality)
-    return [Quantity(*each) for each in quantities if each[0] not in left_out]
+    return [CostColumn(*each) for each in quantities if each[0] not in left_out]
 
 
 def _role(result: SearchResult, row: SearchRow) -> str:

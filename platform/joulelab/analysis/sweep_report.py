@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from joulelab.analysis.compared import Figures
 from joulelab.analysis.course_plot import courses_figure
-from joulelab.analysis.listing import Line, Listing, Quantity, scaled
+from joulelab.analysis.listing import CostColumn, Line, Listing, scaled
 from joulelab.analysis.methods import methods_paragraph
 from joulelab.analysis.plots import can_plot, phase_caption, phase_figure, phase_panels
 from joulelab.analysis.products import (
@@ -260,21 +260,21 @@ def sweep_frame(result: SweepResult) -> Frame:
     return frame({**_COLUMNS, **reported}, entries)
 
 
-def _quantities(phase: PhaseResult, shown: Sequence[SweepRow]) -> list[Quantity[Measured]]:
+def _quantities(phase: PhaseResult, shown: Sequence[SweepRow]) -> list[CostColumn[Measured]]:
     figures = [row.figures for row in shown if row.figures is not None]
     aim = OBJECTIVES[phase.objective]
     costs = dict.fromkeys((ENERGY, TIME, EDP, ED2P, aim))
 
-    def column(cost: Objective) -> Quantity[Measured]:
+    def column(cost: Objective) -> CostColumn[Measured]:
         name, unit, values = cost_of(cost, phase.unit)
         found, has_u = [values(each) for each in figures], cost in (ENERGY, TIME)
         return scaled(name, unit, lambda m: values(m[1]), found, has_u=has_u)
 
     return [
-        Quantity("power", "W", lambda m: f"{m[1].power_w:.1f}"),
+        CostColumn("power", "W", lambda m: f"{m[1].power_w:.1f}"),
         *map(column, costs),
-        Quantity("energy saved", "%", lambda m: _share(m[1].saving, m[0])),
-        Quantity("time added", "%", lambda m: _share(m[1].slowdown, m[0])),
+        CostColumn("energy saved", "%", lambda m: _share(m[1].saving, m[0])),
+        CostColumn("time added", "%", lambda m: _share(m[1].slowdown, m[0])),
     ]
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from joulelab.analysis.attributed import kernels
 from joulelab.analysis.attributed.kernels import KernelProfile
 from joulelab.analysis.attributed.table import content, frame, lines, share_of_all
-from joulelab.analysis.page import Answer
+from joulelab.analysis.page import Output
 from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share
 from joulelab.attribution.kineto import Launches, read_trace
@@ -82,7 +82,7 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             found = session.attribute(self._asked(self.point), self.method, self.contexts)
             clocks, refused = self._others(session)
         clocks = [(self.point.label, found), *clocks]
-        answer = Answer(
+        answer = Output(
             content=self._content(clocks), frame=frame(found), page=partial(_page, found)
         )
         if self.out is not None:
@@ -239,7 +239,7 @@ class Kernels(Printing):
         check_range("for_s", self.for_s, 1e-9, 1e6)
         profile = KernelProfile.of(read_trace(self.trace))
         part, table = self._part(profile.launches), kernels.frame(profile.kernels)
-        answer = Answer(
+        answer = Output(
             content={"answer": kernels.answer(profile), "kernels": table.records()},
             frame=table,
             page=lambda: kernels.page(profile, self.trace, *part),

@@ -28,7 +28,7 @@ from joulelab.devices.choice import find_visible, open_in_real_time
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.monitor.monitor import Monitor
 from joulelab.monitor.sensors import OwnProcesses
-from joulelab.running.measure import Settings, beside
+from joulelab.running.measure import InForce, beside
 from joulelab.serving.bench import ServerUse, Spread, bench
 from joulelab.serving.deployment import Deployment, pid_of_unit
 from joulelab.serving.settings import ServerSettings
@@ -60,7 +60,7 @@ class BenchServer(SomeGpus, ClockOptions):
         check_guard_socket(self.guard_socket)
         named = self.addresses() if self.uuid else []
         with ExitStack() as stack:
-            in_force = Settings()
+            in_force = InForce()
             if not point.is_default:
                 gpus = named or find_visible(self.device, self.store)
                 in_force = self.borrow(stack, gpus, "joulelab bench-server")
@@ -85,7 +85,7 @@ class BenchServer(SomeGpus, ClockOptions):
         deployment: Deployment,
         server: ServerSettings,
         named: Sequence[DeviceAddress],
-        in_force: Settings,
+        in_force: InForce,
     ) -> ServerUse:
         own = OwnProcesses((deployment.pid,))
         with self._monitor(named, own, in_force) as (monitor, missing):
@@ -102,7 +102,7 @@ class BenchServer(SomeGpus, ClockOptions):
 
     @contextmanager
     def _monitor(
-        self, named: Sequence[DeviceAddress], own: OwnProcesses, in_force: Settings
+        self, named: Sequence[DeviceAddress], own: OwnProcesses, in_force: InForce
     ) -> Generator[tuple[Monitor, str]]:
         """Yield a monitor of the GPUs, and why there are none if so."""
         missing, watched = "", list(named)

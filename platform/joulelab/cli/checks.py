@@ -7,7 +7,7 @@ from pathlib import Path
 
 from joulelab.analysis.quantities import PLUS_MINUS
 from joulelab.cli.devices import clocks_in_words, duration_in_words, tick_in_words
-from joulelab.core.check import Check, Verdict, run_checks
+from joulelab.core.check import Check, CheckOutcome, run_checks
 from joulelab.core.device import Capabilities, DeviceAddress, EventReason
 from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import wrong_settings
@@ -47,7 +47,7 @@ def check_device(device: Device, address: DeviceAddress) -> Iterator[Check]:
     )
 
 
-def _check_processes(device: Device) -> Verdict:
+def _check_processes(device: Device) -> CheckOutcome:
     pids = [str(process.pid) for process in device.read_processes()]
     if not pids:
         return "ok", "nobody else computes on it", ""
@@ -55,7 +55,7 @@ def _check_processes(device: Device) -> Verdict:
     return "fail", f"processes {', '.join(pids)} compute on it", advice
 
 
-def _check_mig(device: Device) -> Verdict:
+def _check_mig(device: Device) -> CheckOutcome:
     mode = device.identity().mig_enabled
     if mode:
         return (
@@ -66,12 +66,12 @@ def _check_mig(device: Device) -> Verdict:
     return "ok", "none" if mode is None else "off", ""
 
 
-def _check_ecc(device: Device) -> Verdict:
+def _check_ecc(device: Device) -> CheckOutcome:
     found = {True: "on", False: "off", None: "this board has none"}[device.identity().ecc_enabled]
     return "ok", f"{found}; recorded with every result", ""
 
 
-def _check_persistence(device: Device) -> Verdict:
+def _check_persistence(device: Device) -> CheckOutcome:
     mode = device.identity().persistence_mode
     if mode is False:
         found = "off: without clients the driver unloads and forgets limits and counters"
@@ -79,7 +79,7 @@ def _check_persistence(device: Device) -> Verdict:
     return "ok", "on" if mode else "none", ""
 
 
-def _check_guard(address: DeviceAddress) -> Verdict:
+def _check_guard(address: DeviceAddress) -> CheckOutcome:
     entry = owed_on(address)
     if entry is None:
         return "ok", f"owes nothing; {who_guards(default_socket_path(address))}", ""
@@ -105,7 +105,7 @@ def who_guards(socket_path: Path) -> str:
     return f"guard {status.pid} answers at {socket_path}"
 
 
-def _check_settings(device: Device) -> Verdict:
+def _check_settings(device: Device) -> CheckOutcome:
     state, capabilities = device.read_state(), device.capabilities()
     wrong = wrong_settings(state, OperatingPoint(), capabilities)
     if wrong:
@@ -122,7 +122,7 @@ def _check_settings(device: Device) -> Verdict:
     return "ok", f"default power limit; {locks}", ""
 
 
-def _check_slurm() -> Verdict:
+def _check_slurm() -> CheckOutcome:
     asked = os.environ.get("SLURM_GPU_FREQ")
     if not asked:
         return "ok", "sets no clocks of this job", ""
@@ -133,7 +133,7 @@ def _check_slurm() -> Verdict:
     return "fail", f"sets clocks of this job: --gpu-freq={asked}", advice
 
 
-def _check_heat(device: Device) -> Verdict:
+def _check_heat(device: Device) -> CheckOutcome:
     state = device.read_state()
     if state.event_reasons & _HEAT:
         held = ", ".join(str(flag.name) for flag in state.event_reasons & _HEAT)
@@ -143,7 +143,7 @@ def _check_heat(device: Device) -> Verdict:
     return "ok", f"{warmth}not throttled by heat", ""
 
 
-def _check_counter(device: Device) -> Verdict:
+def _check_counter(device: Device) -> CheckOutcome:
     if not device.capabilities().has_energy_counter:
         return "warn", "none", "Energy comes from sampled power: use windows of 10 s and more."
     tick = calibration.measure_tick(device)
@@ -152,7 +152,7 @@ def _check_counter(device: Device) -> Verdict:
     return "warn", tick_in_words(tick), f"Use windows of {50 * tick.period_s:.0f} s and more."
 
 
-def _check_samples(device: Device) -> Verdict:
+def _check_samples(device: Device) -> CheckOutcome:
     if not device.capabilities().has_power_samples:
         advice = "Power is polled; the counter has nothing finer to be checked against."
         return "warn", "no buffer", advice
@@ -161,7 +161,7 @@ def _check_samples(device: Device) -> Verdict:
     return "ok", f"{buffer.num_samples}, one every {period}, {buffer.span_s:.1f} s in all", ""
 
 
-def _check_latency(device: Device) -> Verdict:
+def _check_latency(device: Device) -> CheckOutcome:
     latencies = calibration.measure_latencies(device)
     slowest_s = max(latency.p95_s for latency in latencies)
     each = ", ".join(
@@ -173,7 +173,7 @@ def _check_latency(device: Device) -> Verdict:
     return "ok", found, ""
 
 
-def _check_observer(device: Device) -> Verdict:
+def _check_observer(device: Device) -> CheckOutcome:
     if not device.capabilities().has_energy_counter:
         return "warn", "unknown: it takes an energy counter", ""
     effect = calibration.measure_observer_effect(device)
@@ -187,7 +187,7 @@ def _check_observer(device: Device) -> Verdict:
     return "ok", found, ""
 
 
-def _check_permission(device: Device) -> Verdict:
+def _check_permission(device: Device) -> CheckOutcome:
     capabilities = device.capabilities()
     found = _matrix(capabilities)
     if capabilities.can_set_clocks:

@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.cli.options import SomeGpus
-from joulelab.cli.processors import Processors
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity, DeviceState
 from joulelab.devices.base import Device
 from joulelab.devices.choice import open_device
@@ -31,14 +30,10 @@ class Devices(SomeGpus):
     """
 
     quick: bool = False  # Do not wait for the energy counter to tick (some three seconds).
-    # Show the devices that can be estimated instead, as `joulelab processors` does.
-    catalogue: bool = False
     json: bool = False  # Print one JSON array instead of tables.
 
     def run(self) -> int:
         """Look at every device at once and print what was found."""
-        if self.catalogue:
-            return Processors(json=self.json).run()
         addresses = self.addresses()
         with ThreadPoolExecutor(len(addresses)) as pool:
             found = list(pool.map(self._look, addresses))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
@@ -17,11 +16,12 @@ from rich.text import Text
 from joulelab.cli.checks import check_device, who_guards
 from joulelab.cli.options import SomeGpus
 from joulelab.cli.terminal import terminal
-from joulelab.core.check import Check, Status, Verdict, run_checks
+from joulelab.core.check import Check, CheckOutcome, Status, run_checks
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.guard import default_socket_path
+from joulelab.provenance import package_version
 from joulelab.tracking.durable import LEAST_FREE_B, check_folder
 from joulelab.tracking.store import DEFAULT_RESULTS
 
@@ -75,7 +75,7 @@ class Doctor(SomeGpus):
         )
         return found
 
-    def _machine(self) -> dict[str, Callable[[], Verdict]]:
+    def _machine(self) -> dict[str, Callable[[], CheckOutcome]]:
         """Return the checks that need no GPU."""
         return {
             "clock guard": lambda: ("ok", who_guards(default_socket_path()), ""),
@@ -142,7 +142,7 @@ def _advice(every: Mapping[str, Sequence[Check]]) -> Iterator[Text]:
         )
 
 
-def _check_results(folder: Path) -> Verdict:
+def _check_results(folder: Path) -> CheckOutcome:
     check_folder(folder)
     there = next(each for each in (folder, *folder.parents) if each.exists())
     free_b = shutil.disk_usage(there).free
@@ -152,15 +152,8 @@ def _check_results(folder: Path) -> Verdict:
     return "warn", found, "Make room, or name another folder with --results-dir."
 
 
-def _check_libraries() -> Verdict:
-    known = {name: _version(name) for name in _LIBRARIES}
+def _check_libraries() -> CheckOutcome:
+    known = {name: package_version(name) for name in _LIBRARIES}
     found = ", ".join(f"{name} {number or 'absent'}" for name, number in known.items())
     missing = [f"{name}, which {_LIBRARIES[name]}" for name in known if known[name] is None]
     return ("warn", found, f"Install {'; '.join(missing)}.") if missing else ("ok", found, "")
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

@@ -19,7 +19,7 @@ from joulelab.analysis.estimates.export import SUFFIXES, cells_answer
 from joulelab.analysis.estimates.kernels import event_table, group_table
 from joulelab.analysis.estimates.overview import answers, overview
 from joulelab.analysis.estimates.wording import asked, cell_name
-from joulelab.analysis.page import Answer
+from joulelab.analysis.page import Output
 from joulelab.analysis.table import Frame, check_target
 from joulelab.cli import words
 from joulelab.cli.terminal import Printing, progress, terminal
@@ -87,7 +87,7 @@ class Asking(Printing):
             strict=strict,
         )
 
-    def give(self, answer: Answer, shown: Iterable[RenderableType], out: Path | None) -> None:
+    def give(self, answer: Output, shown: Iterable[RenderableType], out: Path | None) -> None:
         """Print what is ``shown`` of an answer, or its JSON, and write it to a file."""
         if self.json:
             print(answer.json)
@@ -148,7 +148,7 @@ class Estimate(Asking):
         return int(not words.keeping(cells, self.limits))
 
     @property
-    def limits(self) -> words.Limits:
+    def limits(self) -> words.Ceilings:
         """What the answer is to keep to."""
         return {
             "latency": self.max_latency_s,
@@ -210,7 +210,7 @@ class Memory(Asking):
             found = fits(question, progress=report)
             is_one = len(found) == 1 and not self.quick
             hints = memory_hints(question, found[0], progress=report) if is_one else ()
-        answer = Answer(
+        answer = Output(
             content={
                 "memory": [_fit_fields(fit) for fit in found],
                 "hints": [asdict(hint) for hint in hints],

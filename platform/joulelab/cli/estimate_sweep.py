@@ -11,12 +11,12 @@ from rich.table import Table
 
 from joulelab.analysis.estimates.export import SUFFIXES
 from joulelab.analysis.estimates.wording import asked, differing, value_of
-from joulelab.analysis.page import Answer
+from joulelab.analysis.page import Output
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import BEST, EQUAL, Frame, check_target, numbers, quiet_table, words
 from joulelab.cli.estimate import Asking, in_bold
 from joulelab.cli.terminal import progress
-from joulelab.cli.words import Limits, check_limits, over
+from joulelab.cli.words import Ceilings, check_limits, over
 from joulelab.cli.words import numbers as whole_numbers
 from joulelab.core.bounds import MOST_MHZ, check_range
 from joulelab.core.point import OperatingPoint
@@ -66,7 +66,7 @@ class Sweep(Asking):
         curves, aim = [curve for curve in every if any(curve.keeps)], self.objective
         if not curves:
             return 1
-        answer = Answer(
+        answer = Output(
             content={"curves": [_curve_fields(curve, aim) for curve in curves]},
             frame=Frame.of([row for curve in curves for row in _curve_rows(curve, aim)]),
             sentences=[sweep_sentence(curves, aim)],
@@ -88,7 +88,7 @@ def clock_list(words: str) -> tuple[int, ...]:
     return tuple(range(parts[0], parts[1] + 1, parts[2]))
 
 
-def within(curve: Curve, limits: Limits) -> Curve:
+def within(curve: Curve, limits: Ceilings) -> Curve:
     """Return a curve whose best clock is looked for among those that keep to ``limits``."""
     pairs = zip(curve.latency_s, curve.energy_j, strict=True)
     figures = ({"latency": s, "energy": j, "power": j / s} for s, j in pairs)
@@ -151,8 +151,9 @@ def best_curve(curves: Sequence[Curve], objective: str) -> Curve:
 
 def cost_per_work(curve: Curve, place: int, objective: str) -> float:
     """Return the objective at one clock, of energy and time per unit of work."""
-    degree = 1 if objective in ("energy", "time") else 2 if objective == "edp" else 3
-    return curve.costs(objective)[place] / curve.work**degree
+    aim = OBJECTIVES[objective]
+    degree = aim.energy_exponent + aim.time_exponent
+    return float(curve.costs(objective)[place] / curve.work**degree)
 
 
 def optima_table(curves: Sequence[Curve], objective: str) -> Table:

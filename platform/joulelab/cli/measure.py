@@ -14,7 +14,7 @@ from joulelab.analysis.measurement_lines import report_lines
 from joulelab.analysis.table import fitting, width_of
 from joulelab.bench import Bench
 from joulelab.cli.options import ClockOptions, OneGpu
-from joulelab.cli.quality_report import LESS_WANTED, Case, as_json, quality_table
+from joulelab.cli.quality_report import LESS_WANTED, Scored, as_json, quality_table
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.cli.words import KnobWords, Variants, names, read_variants
@@ -109,7 +109,7 @@ class Quality(OneGpu, Printing, Generic[Settings]):
             costs = self._costs(name, settings, address, tell)
         differences = varying(settings)
         cases = [
-            Case(
+            Scored(
                 knobs=differences[index],
                 configuration=Configuration.of(name, settings[index]),
                 rows=rows[index * len(metrics) : (index + 1) * len(metrics)],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # these would bring numpy before a program has started
     from joulelab.core.device import DeviceAddress
     from joulelab.devices.base import Device
     from joulelab.devices.control import ClosableControl
-    from joulelab.running.measure import Settings
+    from joulelab.running.measure import InForce
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class ClockOptions:
             )
         return point
 
-    def borrow(self, stack: ExitStack, gpus: "Sequence[DeviceAddress]", note: str) -> "Settings":
+    def borrow(self, stack: ExitStack, gpus: "Sequence[DeviceAddress]", note: str) -> "InForce":
         """Put the point in force on ``gpus`` until ``stack`` ends."""
         from joulelab.running.measure import borrow
         from joulelab.study.abstract_lab import check_guard_socket

@@ -30,7 +30,7 @@ _PLAIN = 1e-3  # smaller scores are written with an exponent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Scored:
     """One configuration: what its outputs are worth, and what they cost."""
 
     knobs: Mapping[str, KnobValue]
@@ -61,7 +61,7 @@ class Case:
         return costs and valid and all(row.quality is not None for row in self.rows)
 
 
-def quality_table(workload: str, cases: Sequence[Case], without: Collection[str] = ()) -> Table:
+def quality_table(workload: str, cases: Sequence[Scored], without: Collection[str] = ()) -> Table:
     """Lay the cases out, one line for each metric, energies on the first line of each.
 
     The first case is the reference.
@@ -90,7 +90,7 @@ def quality_table(workload: str, cases: Sequence[Case], without: Collection[str]
     return table
 
 
-def as_json(cases: Sequence[Case]) -> str:
+def as_json(cases: Sequence[Scored]) -> str:
     """Return the cases as one JSON object; measurements are as they are stored."""
     described = [
         {
@@ -111,7 +111,7 @@ def _row_fields(row: Row) -> dict[str, object]:
     return {"metric": row.metric, **scored, "note": row.note}
 
 
-def _score_cells(case: Case, reference: Case) -> list[list[str]]:
+def _score_cells(case: Scored, reference: Scored) -> list[list[str]]:
     cells = []
     for row in case.rows:
         quality = row.quality
@@ -146,7 +146,7 @@ def _score(quality: Quality) -> str:
     return f"{score:.{decimals}f} {PLUS_MINUS} {u:.{decimals}f}"
 
 
-def _energy_cells(case: Case, reference: Case) -> list[list[str]]:
+def _energy_cells(case: Scored, reference: Scored) -> list[list[str]]:
     cells, by_phase = [], {each.phase: each for each in reversed(reference.measurements)}
     for ours in case.measurements:
         theirs = by_phase.get(ours.phase)
@@ -160,14 +160,14 @@ def _energy_cells(case: Case, reference: Case) -> list[list[str]]:
     return cells
 
 
-def _title(workload: str, cases: Sequence[Case]) -> str:
+def _title(workload: str, cases: Sequence[Scored]) -> str:
     data = next((row.quality.data for case in cases for row in case.rows if row.quality), None)
     device = next((each.device for case in cases for each in case.measurements), None)
     where = "" if device is None else f", energy of {board_words(device)}"
     return f"{workload}{'' if data is None else f' on {data}'}{where}"
 
 
-def _notes(cases: Sequence[Case]) -> list[str]:
+def _notes(cases: Sequence[Scored]) -> list[str]:
     notes = [f"{PLUS_MINUS} standard uncertainty (k=1). Scored: {_counts(cases)}"]
     if len(cases) > 1:
         notes.append(
@@ -183,7 +183,7 @@ def _notes(cases: Sequence[Case]) -> list[str]:
     return notes + _reasons(cases)
 
 
-def _counts(cases: Sequence[Case]) -> str:
+def _counts(cases: Sequence[Scored]) -> str:
     found: dict[str, list[str]] = {}
     for quality in (row.quality for row in cases[0].rows if row.quality):
         plural = quality.counted if quality.n == 1 else f"{quality.counted}s"
@@ -193,7 +193,7 @@ def _counts(cases: Sequence[Case]) -> str:
     return "; ".join(f"{count} by {' and '.join(metrics)}" for count, metrics in found.items())
 
 
-def _reasons(cases: Sequence[Case]) -> list[str]:
+def _reasons(cases: Sequence[Scored]) -> list[str]:
     """Say why something is missing: each reason once, with all that it holds for."""
     found: dict[str, dict[str, list[str]]] = {}
     for case in cases:
@@ -210,6 +210,6 @@ def _missing(whats: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(whats) + (f" of {'; '.join(titles)}" if titles else "")
 
 
-def _weights(case: Case) -> str | None:
+def _weights(case: Scored) -> str | None:
     knobs = dict(case.configuration.knobs)
     return str(knobs["weights"] or "random") if "weights" in knobs else None

@@ -24,7 +24,7 @@ from joulelab.running.child import HELD, Child
 
 if TYPE_CHECKING:  # these would bring numpy before the program has started
     from joulelab.core.device import DeviceAddress
-    from joulelab.running.measure import ProgramUse, Settings
+    from joulelab.running.measure import InForce, ProgramUse
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -107,13 +107,13 @@ class Run(ClockOptions):
         found = choose_addresses(self.device, store=self.store, uuids=self.uuid, gpu=self.gpu)
         return list(found.values())
 
-    def _settings(self, stack: ExitStack, named: "Sequence[DeviceAddress]") -> "Settings":
+    def _settings(self, stack: ExitStack, named: "Sequence[DeviceAddress]") -> "InForce":
         from joulelab.devices.choice import find_visible
 
         return self.borrow(stack, named or find_visible(self.device, self.store), "joulelab run")
 
     def _measured(
-        self, child: Child, named: "Sequence[DeviceAddress]", settings: "Settings | None"
+        self, child: Child, named: "Sequence[DeviceAddress]", settings: "InForce | None"
     ) -> "ProgramUse":
         from joulelab.running.measure import beside, measure_child
 

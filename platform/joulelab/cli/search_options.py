@@ -8,7 +8,7 @@ from joulelab.cli.words import Variants, read_variants
 from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.searching.constraints import Against, Constraint, Quantity
-from joulelab.study.search import Asked
+from joulelab.study.search import AskedAxes
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import choices_of
 
@@ -33,7 +33,7 @@ class Axes:
     power_limits_w: tuple[float, ...] = ()
     vary: Variants = ()  # Other knobs of the workload to choose the value of: steps=50,20.
 
-    def asked(self, workload: object, *, observe_only: bool = False) -> Asked:
+    def asked(self, workload: object, *, observe_only: bool = False) -> AskedAxes:
         """Return the values of each axis, for a workload's settings.
 
         Raises ConfigError if nothing is left to choose, or a power limit that may not be set, or

@@ -21,7 +21,7 @@ from joulelab.core.bounds import DAY_S, check_positive, check_range
 from joulelab.core.device import GpuProcess
 from joulelab.errors import ConfigError, one_line
 from joulelab.guard.protocol import HeldLease
-from joulelab.live.activity import Activity, EndedTrial
+from joulelab.live.activity import EndedTrial, TrialActivity
 from joulelab.live.reading import THROTTLES, LiveReading, LiveSession, LiveView
 
 
@@ -61,7 +61,7 @@ def loan_in_words(lease: HeldLease) -> str:
     return f"pid {lease.pid} of uid {lease.uid} at {lease.point}: {note}"
 
 
-def activity_in_words(activity: Activity, now_unix_s: float) -> Iterator[str]:
+def activity_in_words(activity: TrialActivity, now_unix_s: float) -> Iterator[str]:
     """Say which trial of which study a GPU measures, what the last one took, and what is saved."""
     if activity.study is not None:
         since = f"for {max(now_unix_s - activity.since_unix_s, 0.0):.0f} s"

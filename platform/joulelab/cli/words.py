@@ -92,17 +92,17 @@ def _variant(word: str) -> tuple[str, tuple[KnobValue, ...]]:
 UNITS: Mapping[str, str] = {"latency": "s", "energy": "J", "power": "W", "memory": "B"}
 _MOST = 1e30
 
-Limits = Mapping[str, float | None]
+Ceilings = Mapping[str, float | None]
 """The most of each of :data:`UNITS`; ``None`` where there is no limit."""
 
 
-def check_limits(limits: Limits) -> None:
+def check_limits(limits: Ceilings) -> None:
     """Refuse limits that nothing could keep to; ConfigError if one is not positive and finite."""
     for name, limit in limits.items():
         check_positive(f"--max-{name}-{UNITS[name].lower()}", limit, _MOST)
 
 
-def keeping(cells: Sequence[Cell], limits: Limits) -> list[Cell]:
+def keeping(cells: Sequence[Cell], limits: Ceilings) -> list[Cell]:
     """Return the cells that fit their device's memory and keep to all of ``limits``."""
     return [
         cell
@@ -111,7 +111,7 @@ def keeping(cells: Sequence[Cell], limits: Limits) -> list[Cell]:
     ]
 
 
-def missed(estimate: Estimate, limits: Limits) -> list[str]:
+def missed(estimate: Estimate, limits: Ceilings) -> list[str]:
     """Say by which figures ``estimate`` breaks ``limits``; empty if by none."""
     figures = {
         "latency": estimate.latency_s,
@@ -122,7 +122,7 @@ def missed(estimate: Estimate, limits: Limits) -> list[str]:
     return over(figures, limits)
 
 
-def over(figures: Mapping[str, float], limits: Limits) -> list[str]:
+def over(figures: Mapping[str, float], limits: Ceilings) -> list[str]:
     """Say which of ``figures`` are above their limit; empty if none is."""
     return [
         f"{name} {quantity(figures[name], UNITS[name])} is above {quantity(limit, UNITS[name])}"

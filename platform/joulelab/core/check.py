@@ -19,11 +19,11 @@ class Check:
     advice: str = ""
 
 
-Verdict = tuple[Status, str, str]
+CheckOutcome = tuple[Status, str, str]
 """Status, what was found, and advice; see :class:`Check`."""
 
 
-def run_checks(checks: Mapping[str, Callable[[], Verdict]]) -> Iterator[Check]:
+def run_checks(checks: Mapping[str, Callable[[], CheckOutcome]]) -> Iterator[Check]:
     """Run ``checks``, by what they look at; one that cannot be made fails and the rest go on."""
     for what, check in checks.items():
         try:

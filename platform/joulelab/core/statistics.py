@@ -31,11 +31,6 @@ def mean_u(values: Sequence[float]) -> float:
     return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
 
 
-def relative_u(values: Sequence[float]) -> float:
-    """Return the standard uncertainty of the mean of ``values`` relative to that mean."""
-    return mean_u(values) / fmean(values)
-
-
 def student_t(level: float, num_values: int) -> float:
     """Return the two-sided Student t factor for the mean of ``num_values`` values.
 

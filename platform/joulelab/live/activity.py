@@ -47,7 +47,7 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class TrialActivity:
     """What a process does on a GPU for a study."""
 
     address: DeviceAddress  # the GPU, as the process reaches it
@@ -98,7 +98,7 @@ class ActivityFile:
     def __init__(
         self, address: DeviceAddress, folder: Path, guard_socket: Path | None = None
     ) -> None:
-        self.activity = Activity(
+        self.activity = TrialActivity(
             address=address,
             uid=os.getuid(),
             pid=os.getpid(),
@@ -111,7 +111,7 @@ class ActivityFile:
             if (found := _read(other)) is None or not found.is_current:
                 other.unlink(missing_ok=True)
 
-    def tell(self, activity: Activity) -> None:
+    def tell(self, activity: TrialActivity) -> None:
         """Replace what was told before; TrackingError if it cannot be written."""
         write_whole(self._path, to_json(activity), durable=False)
         self.activity = activity
@@ -121,7 +121,7 @@ class ActivityFile:
         self._path.unlink(missing_ok=True)
 
 
-def read_activities(guard_socket: Path | None = None) -> tuple[Activity, ...]:
+def read_activities(guard_socket: Path | None = None) -> tuple[TrialActivity, ...]:
     """Read what processes of this node do on its GPUs, those of other users where they let it.
 
     Args:
@@ -155,7 +155,7 @@ def _own_folder(guard_socket: Path | None) -> Path:
     return folder
 
 
-def _read(path: Path) -> Activity | None:
+def _read(path: Path) -> TrialActivity | None:
     """Read what another process told; ``None`` if it is nothing, or not the user's that it names.
 
     Anybody may have put anything there: a link, a pipe, a file without end.
@@ -166,7 +166,7 @@ def _read(path: Path) -> Activity | None:
     ):
         status = os.fstat(file.fileno())
         if stat.S_ISREG(status.st_mode) and status.st_size <= _MOST_B:
-            found = from_json(Activity, file.read(_MOST_B))
+            found = from_json(TrialActivity, file.read(_MOST_B))
             return found if found.uid == status.st_uid else None
     return None
 

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from joulelab.live.activity import Activity
+from joulelab.live.activity import TrialActivity
 from joulelab.live.reading import LiveReading, LiveSession, LiveView
 
 SLOW_PERIOD_S = 1.4
@@ -155,7 +155,7 @@ def _add_loan(add: Add, labels: tuple[str, ...], uuid: str, view: LiveView) -> N
         add(labels, gpu_unrestored=1)
 
 
-def _add_activity(add: Add, gpu: tuple[str, ...], activity: Activity) -> None:
+def _add_activity(add: Add, gpu: tuple[str, ...], activity: TrialActivity) -> None:
     if (study := activity.study) is None:
         return
     labels = (*gpu, study)

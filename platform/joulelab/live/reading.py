@@ -15,7 +15,7 @@ from joulelab.errors import JouleLabError
 from joulelab.guard.client import GuardClient
 from joulelab.guard.protocol import HeldLease
 from joulelab.guard.settings import default_socket_path
-from joulelab.live.activity import Activity, read_activities
+from joulelab.live.activity import TrialActivity, read_activities
 from joulelab.tracking.study import StudyState, read_state
 
 T = TypeVar("T")
@@ -180,7 +180,7 @@ class LiveView:
 
     gpus: tuple[LiveReading, ...]  # a reading of each, in the driver's order
     loans: Loans  # what the clock guard has on loan
-    activities: dict[str, Activity]  # what a study does on each GPU that one measures on, by UUID
+    activities: dict[str, TrialActivity]  # on each GPU that a study measures on, by UUID
     studies: dict[str, StudyState]  # how far this user's studies are that do so, by name
     # Processor time that this process has used since it began to watch, as a share of one core;
     # None at the first look.
@@ -236,7 +236,7 @@ class LiveSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _activities(self) -> dict[str, Activity]:
+    def _activities(self) -> dict[str, TrialActivity]:
         found = read_activities(self._guard_socket)
         return {
             address.uuid: each
@@ -253,7 +253,7 @@ class LiveSession:
         return (now[1] - self._began[1]) / (now[0] - self._began[0])
 
 
-def _states(activities: Iterable[Activity]) -> dict[str, StudyState]:
+def _states(activities: Iterable[TrialActivity]) -> dict[str, StudyState]:
     """Read how far studies are; another user's folder is not read, since it may be any path."""
     found = {}
     for folder in {each.folder for each in activities if each.uid == os.getuid()}:

@@ -111,7 +111,7 @@ UNSEEN_START_S = 0.05
 
 
 @dataclass(slots=True, kw_only=True)
-class Settings:
+class InForce:
     """What is in force while a program runs: clocks on loan, or a look that nothing is set."""
 
     point: OperatingPoint = field(default_factory=OperatingPoint)
@@ -138,7 +138,7 @@ def borrow(
     observe_only: bool,
     guard_socket: Path | None,
     note: str,
-) -> Settings:
+) -> InForce:
     """Put ``point`` in force on every GPU until ``stack`` closes, which gives everything back.
 
     With ``observe_only`` find that it is in force already, and set nothing. The clock guard listens
@@ -151,11 +151,11 @@ def borrow(
             with closing(open_in_real_time(address)) as device:
                 observer = ObserveOnly(device, address, guard_socket=guard_socket)
                 looks.append(observer.apply(point))
-        return Settings(point=point, receipts=tuple(looks))
+        return InForce(point=point, receipts=tuple(looks))
     client = GuardClient(guard_socket)
     leases = [stack.enter_context(client.lease(address, note=note)) for address in addresses]
     receipts = tuple(lease.apply(point) for lease in leases)
-    return Settings(point=point, receipts=receipts, leases=tuple(leases))
+    return InForce(point=point, receipts=receipts, leases=tuple(leases))
 
 
 def measure_child(
@@ -164,7 +164,7 @@ def measure_child(
     named: Sequence[DeviceAddress],
     watched: Sequence[DeviceAddress],
     missing: str = "",
-    settings: Settings | None = None,
+    settings: InForce | None = None,
 ) -> ProgramUse:
     """Measure a program that has just been started until it has ended.
 
@@ -173,7 +173,7 @@ def measure_child(
     whatever is seen, else those that it is seen on; ``missing`` says why none is watched.
     """
     provenance = collect_provenance()
-    settings = settings or Settings()
+    settings = settings or InForce()
     devices: list[Device] = []
     try:
         devices += [open_in_real_time(address) for address in watched]

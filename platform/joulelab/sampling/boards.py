@@ -22,7 +22,7 @@ from joulelab.sampling.meter import Edges, find_ticks
 from joulelab.sampling.readiness import WarmUp, cool_down, settle
 from joulelab.sampling.tick_tracker import TickTracker
 from joulelab.sampling.verdict import Treatment, energy_windows, judge
-from joulelab.sampling.window_loop import Interval
+from joulelab.sampling.window_loop import TimeSpan
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class BoardInstruments(Edges):
         for each in self._all:
             each.check()
 
-    def idle(self, interval: Interval) -> EnergyWindow | None:
+    def idle(self, interval: TimeSpan) -> EnergyWindow | None:
         """Take an interval as that of idling, and return its energy; ``None`` if it is unknown."""
         for board in self._boards:
             windows, _ = energy_windows(board.instruments.readings(), [interval])
@@ -151,7 +151,7 @@ class BoardInstruments(Edges):
             board.probe = board.device.activity() if has_activity else None
 
     def windows(
-        self, intervals: Sequence[Interval]
+        self, intervals: Sequence[TimeSpan]
     ) -> tuple[tuple[EnergyWindow, ...], tuple[Finding, ...]]:
         """Return what all boards used in every interval; or none, and the findings that say why."""
         found = [energy_windows(each.readings(), intervals) for each in self._all]
@@ -160,7 +160,7 @@ class BoardInstruments(Edges):
 
     def judge(
         self,
-        intervals: Sequence[Interval],
+        intervals: Sequence[TimeSpan],
         *,
         own_pids: frozenset[int],
         pids_on: Callable[[Device], frozenset[int]],

@@ -12,7 +12,7 @@ from joulelab.errors import TraceCoverageError
 from joulelab.sampling.meter import Edges, Meter
 from joulelab.sampling.sampler import POLL_PERIOD_S, SampleLog, Sampler
 from joulelab.sampling.tick_tracker import TickTracker
-from joulelab.sampling.window_loop import Interval
+from joulelab.sampling.window_loop import TimeSpan
 
 
 class Instruments(Edges):
@@ -107,7 +107,7 @@ class Readings:
         self.counter = counter
         self.log = log
 
-    def window(self, interval: Interval) -> EnergyWindow:
+    def window(self, interval: TimeSpan) -> EnergyWindow:
         """Return the energy of an interval from the counter, or without one from the samples.
 
         Raises:
@@ -117,14 +117,14 @@ class Readings:
             return self.counter.window(interval.start_s, interval.stop_s, work=interval.work)
         return self._sampled(interval)
 
-    def cross_check(self, interval: Interval) -> EnergyWindow | None:
+    def cross_check(self, interval: TimeSpan) -> EnergyWindow | None:
         """Return the same energy from the samples; ``None`` where they do not span it."""
         trace = self.log.trace
         if trace is None or not trace.spans(interval.start_s, interval.stop_s):
             return None
         return self._sampled(interval)
 
-    def _sampled(self, interval: Interval) -> EnergyWindow:
+    def _sampled(self, interval: TimeSpan) -> EnergyWindow:
         if self.log.trace is None:
             raise TraceCoverageError("The device delivered no power samples at all.")
         return samples_window(self.log.trace, interval.start_s, interval.stop_s, work=interval.work)

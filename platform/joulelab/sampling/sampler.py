@@ -1,4 +1,4 @@
-"""Watch a device in the background: power, clocks, temperatures, processes."""
+"""Watch a device in the background, in bounded memory: power, clocks, temperatures, processes."""
 
 import logging
 import threading
@@ -11,13 +11,59 @@ import numpy as np
 from typing_extensions import override
 
 from joulelab.core.device import Activity, DeviceState, Look
+from joulelab.core.ticks import Array
 from joulelab.core.trace import PowerTrace, SlowLook
 from joulelab.devices.base import ActivityProbe, Device
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.sampling.background import Background
-from joulelab.sampling.power_buffer import PowerBuffer
 
 logger = logging.getLogger(__name__)
+
+_SAME_S = 1e-3
+"""Samples closer than this are one sample, seen in two reads of an overlapping buffer."""
+
+
+class PowerBuffer:
+    """Samples of power in the order of their times, the older half dropped when full."""
+
+    def __init__(self, max_samples: int = 500_000) -> None:
+        if max_samples < 2:
+            raise ConfigError(f"max_samples must be at least 2, got {max_samples}.")
+        self._max_samples = max_samples
+        self._chunks: deque[tuple[Array, Array]] = deque()
+        self._size = 0
+        self._last_s = -np.inf
+        self.num_dropped = 0
+        """Samples dropped so far to stay within ``max_samples``."""
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, t_s: Array, power_w: Array) -> None:
+        """Add the samples that are newer than all that came before."""
+        new = int(np.searchsorted(t_s, self._last_s + _SAME_S, side="right"))
+        if new < t_s.size:
+            self._chunks.append((t_s[new:].copy(), power_w[new:].copy()))
+            self._size += t_s.size - new
+            self._last_s = float(t_s[-1])
+        if self._size > self._max_samples:
+            self._drop()
+
+    def trace(self) -> PowerTrace | None:
+        """Return all samples that are kept; ``None`` if there are none."""
+        if not self._chunks:
+            return None
+        t_s, power_w = (np.concatenate(part) for part in zip(*self._chunks, strict=True))
+        self._chunks = deque([(t_s, power_w)])
+        return PowerTrace(t_s=t_s, power_w=power_w)
+
+    def _drop(self) -> None:
+        t_s, power_w = (np.concatenate(part) for part in zip(*self._chunks, strict=True))
+        keep = self._max_samples // 2
+        self.num_dropped += t_s.size - keep
+        self._chunks = deque([(t_s[-keep:].copy(), power_w[-keep:].copy())])
+        self._size = keep
+
 
 LOOK_PERIOD_S = 0.2
 POLL_PERIOD_S = 0.1
@@ -49,7 +95,6 @@ class SampleLog:
     # Looks at its processes, memory power and activities, in order.
     slow_looks: tuple[SlowLook, ...]
     cpu_share: float  # share of one core (0 to 1) that sampling took
-    call_share: float  # share of the time (0 to 1) that sampling spent inside the driver's calls
     period_s: float  # period in force at the end, longer than asked for if sampling cost too much
     num_dropped: int  # samples and looks dropped to bound memory
 
@@ -100,7 +145,7 @@ class Sampler(Background):
         self._looked_s = self._drained_s = self._looked_closely_s = self._asked_s = -np.inf
         self._num_excesses = 0
         self._start_s = self._billed_from_s = self._clock.now_s()
-        self._call_s = self._bill_s = 0.0
+        self._bill_s = 0.0
         self._lock = threading.RLock()
 
     def start(self) -> None:
@@ -136,7 +181,6 @@ class Sampler(Background):
                 looks=tuple(self._looks),
                 slow_looks=tuple(self._slow_looks),
                 cpu_share=self.cpu_s / elapsed_s,
-                call_share=self._call_s / elapsed_s,
                 period_s=self._period_s,
                 num_dropped=self._power.num_dropped + self._num_looks_dropped,
             )
@@ -201,9 +245,8 @@ class Sampler(Background):
             return Activity()
 
     @override
-    def _bill(self, cpu_s: float, call_s: float) -> None:
-        super()._bill(cpu_s, call_s)
-        self._call_s += call_s
+    def _bill(self, cpu_s: float, _call_s: float) -> None:
+        super()._bill(cpu_s, _call_s)
         elapsed_s = self._clock.now_s() - self._billed_from_s
         if elapsed_s < 0:
             return

@@ -25,7 +25,7 @@ from joulelab.core.validity import (
 from joulelab.errors import TraceCoverageError
 from joulelab.sampling.instruments import Readings
 from joulelab.sampling.readiness import WarmUp
-from joulelab.sampling.window_loop import Interval
+from joulelab.sampling.window_loop import TimeSpan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Treatment:
 
 def judge(
     readings: Readings,
-    intervals: Sequence[Interval],
+    intervals: Sequence[TimeSpan],
     treatment: Treatment,
     *,
     own_pids: frozenset[int],
@@ -94,7 +94,7 @@ def judge(
 
 
 def energy_windows(
-    readings: Readings, intervals: Sequence[Interval]
+    readings: Readings, intervals: Sequence[TimeSpan]
 ) -> tuple[tuple[EnergyWindow, ...], tuple[Finding, ...]]:
     """Return the energy of every interval, or no windows and the findings that say why."""
     start_s, stop_s = intervals[0].start_s, intervals[-1].stop_s

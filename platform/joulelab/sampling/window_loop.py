@@ -16,7 +16,7 @@ _NUM_RECENT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class TimeSpan:
     """Whole units of work between two boundaries."""
 
     start_s: float
@@ -50,7 +50,7 @@ class WindowLoop:
         self._edges = edges
         self._check = check
         self._recent_s: deque[float] = deque(maxlen=_NUM_RECENT)
-        self.units: list[Interval] = []
+        self.units: list[TimeSpan] = []
         """Every unit so far, in order, warm-up included."""
 
     def run_until(self, done: Callable[[], bool], *, edge_s: float = inf) -> None:
@@ -66,7 +66,7 @@ class WindowLoop:
 
     def windows(
         self, num_windows: int, window_s: float, *, watched_s: float | None = None
-    ) -> list[Interval]:
+    ) -> list[TimeSpan]:
         """Run adjoining windows, at least 1, with the load on before, between and after them.
 
         Each ends with the first unit that reaches ``window_s``. Since ``watched_s`` an edge has
@@ -80,7 +80,7 @@ class WindowLoop:
         self._bracket(start_s)
         return intervals
 
-    def within(self, windows: Sequence[Interval]) -> list[Interval]:
+    def within(self, windows: Sequence[TimeSpan]) -> list[TimeSpan]:
         """Return the units of windows, which are in order."""
         start_s, stop_s = windows[0].start_s, windows[-1].stop_s
         return [unit for unit in self.units if start_s <= unit.start_s < stop_s]
@@ -90,11 +90,11 @@ class WindowLoop:
         """Mean time of the latest units."""
         return fmean(self._recent_s)
 
-    def unit(self) -> Interval:
+    def unit(self) -> TimeSpan:
         """Run one unit."""
         start_s = self._clock.now_s()
         work = self._run_unit()
-        unit = Interval(start_s=start_s, stop_s=self._clock.now_s(), work=work)
+        unit = TimeSpan(start_s=start_s, stop_s=self._clock.now_s(), work=work)
         self.units.append(unit)
         self._recent_s.append(unit.stop_s - unit.start_s)
         self._check()
@@ -115,7 +115,7 @@ class WindowLoop:
         self._edges.mark_edge(start_s)
         return start_s
 
-    def _window(self, start_s: float, window_s: float) -> Interval:
+    def _window(self, start_s: float, window_s: float) -> TimeSpan:
         work, stop_s = 0.0, start_s
         while stop_s < start_s + window_s:
             self._edges.expect_edge(self._expected_s(stop_s, start_s + window_s))
@@ -123,7 +123,7 @@ class WindowLoop:
             work += unit.work
             stop_s = unit.stop_s
         self._edges.mark_edge(stop_s)
-        return Interval(start_s=start_s, stop_s=stop_s, work=work)
+        return TimeSpan(start_s=start_s, stop_s=stop_s, work=work)
 
     def _bracket(self, since_s: float) -> None:
         """Run on until the counter has shown an edge at ``since_s``, or never will.

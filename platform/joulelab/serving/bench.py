@@ -9,10 +9,10 @@ import numpy as np
 from joulelab.monitor.monitor import Monitor
 from joulelab.monitor.window import GpuTotals
 from joulelab.provenance import collect_provenance
-from joulelab.running.measure import Settings, Use, counted
-from joulelab.serving.client import Answer
+from joulelab.running.measure import InForce, Use, counted
+from joulelab.serving.client import Reply
 from joulelab.serving.deployment import Deployment
-from joulelab.serving.settings import Limits, Load, ServerSettings
+from joulelab.serving.settings import LatencyLimits, Load, ServerSettings
 
 REQUESTS = 100
 """How many count where nobody says."""
@@ -54,7 +54,7 @@ class Served:
 
     @classmethod
     def of(
-        cls, answers: Sequence[Answer], limits: Limits, duration_s: float | None = None
+        cls, answers: Sequence[Reply], limits: LatencyLimits, duration_s: float | None = None
     ) -> "Served":
         """Sum up answers that came within some seconds; by default, from first due to last."""
         sound = [answer for answer in answers if not answer.failure]
@@ -100,7 +100,7 @@ class ServerUse(Use):
     command: tuple[str, ...]  # what started it; empty if it ran already
     model: str  # which model was asked
     load: Load
-    limits: Limits  # latencies that a good answer keeps
+    limits: LatencyLimits  # latencies that a good answer keeps
     served: Served
 
     @property
@@ -129,7 +129,7 @@ async def bench(
     settings: ServerSettings,
     monitor: Monitor,
     *,
-    in_force: Settings,
+    in_force: InForce,
     named: Sequence[str] = (),
     missing: str = "",
 ) -> ServerUse:
@@ -142,7 +142,7 @@ async def bench(
     model = await deployment.warmed_up(settings)
     load = settings.load(settings.requests or REQUESTS)
 
-    async def ask(_number: int, due_s: float) -> Answer:
+    async def ask(_number: int, due_s: float) -> Reply:
         return await deployment.ask(settings, model, due_s)
 
     window = monitor.begin("load")

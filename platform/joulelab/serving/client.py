@@ -19,7 +19,7 @@ HIDDEN = "***"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Reply:
     """One request and what came of it; instants are of the machine's monotonic clock, in seconds.
 
     Attributes:
@@ -96,7 +96,7 @@ class Client:
             async with _Exchange(self._place, "GET", path, None) as exchange:
                 return exchange.status, b"".join([line async for line in exchange.lines()])
 
-    async def ask(self, path: str, body: Mapping[str, Any], due_s: float) -> Answer:
+    async def ask(self, path: str, body: Mapping[str, Any], due_s: float) -> Reply:
         """Send one request and time its streamed answer; a failure is an answer, too."""
         first_s = last_s = None
         pieces, num_tokens = 0, None
@@ -115,11 +115,11 @@ class Client:
                     num_tokens = num_tokens if counted is None else int(counted)
         except (OSError, EOFError, ValueError, MeasurementError, TimeoutError) as error:
             why = self.without_key(str(error) or type(error).__name__)
-            return Answer(due_s=due_s, stop_s=time.monotonic(), failure=why)
+            return Reply(due_s=due_s, stop_s=time.monotonic(), failure=why)
         stop_s = time.monotonic()
         if not pieces:
-            return Answer(due_s=due_s, stop_s=stop_s, failure="The answer held no text.")
-        return Answer(
+            return Reply(due_s=due_s, stop_s=stop_s, failure="The answer held no text.")
+        return Reply(
             due_s=due_s,
             first_s=first_s,
             last_s=last_s,

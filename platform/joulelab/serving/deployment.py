@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import count
 
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.serving.client import Answer, Client
+from joulelab.serving.client import Client, Reply
 from joulelab.serving.settings import ServerSettings
 
 RUNNING_S = 5.0
@@ -159,7 +159,7 @@ class Deployment:
                 raise MeasurementError(f"The server failed in the warm-up: {answer.failure}")
         return model
 
-    async def ask(self, settings: ServerSettings, model: str, due_s: float) -> Answer:
+    async def ask(self, settings: ServerSettings, model: str, due_s: float) -> Reply:
         """Send the next request; no prompt comes twice, which a server could answer from memory."""
         body = settings.body(model, next(self._numbers))
         return await self.client.ask(settings.path, body, due_s)

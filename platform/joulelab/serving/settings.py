@@ -15,22 +15,22 @@ from threading import Thread
 from typing import Any
 
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.serving.client import Answer
+from joulelab.serving.client import Reply
 from joulelab.workloads.base import check_knobs, require_count
 
-Ask = Callable[[int, float], Awaitable[Answer]]
+Ask = Callable[[int, float], Awaitable[Reply]]
 """Sends a request of a number that was due at an instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class LatencyLimits:
     """Latencies that a good answer keeps, in seconds; ``None`` for any."""
 
     ttft_s: float | None = None
     tpot_s: float | None = None
     latency_s: float | None = None
 
-    def are_kept(self, answer: Answer) -> bool:
+    def are_kept(self, answer: Reply) -> bool:
         """Whether an answer came, and in time."""
         if answer.failure:
             return False
@@ -68,14 +68,14 @@ class Load:
             if value is not None and not 0 < value < 1e9:
                 raise ConfigError(f"{name} must be positive, got {value}.")
 
-    async def run(self, ask: Ask) -> list[Answer]:
+    async def run(self, ask: Ask) -> list[Reply]:
         """Send all requests; return their answers once all have come."""
-        answers: list[Answer] = []
+        answers: list[Reply] = []
         await self.drive(ask, answers.append, asyncio.Event())
         return answers
 
     async def drive(
-        self, ask: Ask, on_answer: Callable[[Answer], object], over: asyncio.Event
+        self, ask: Ask, on_answer: Callable[[Reply], object], over: asyncio.Event
     ) -> None:
         """Send requests until ``over``, or all; return once each has been answered."""
         every = count() if self.num_requests is None else range(self.num_requests)
@@ -113,7 +113,7 @@ class Traffic:
     """Sends requests in a thread of its own, from now until it is stopped."""
 
     def __init__(self, load: Load, ask: Ask) -> None:
-        self._answers: SimpleQueue[Answer | Exception] = SimpleQueue()
+        self._answers: SimpleQueue[Reply | Exception] = SimpleQueue()
         self._over = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._driving = load.drive(ask, self._answers.put, self._over)
@@ -121,9 +121,9 @@ class Traffic:
         self._thread = Thread(target=self._go, name="joulelab-traffic", daemon=True)
         self._thread.start()
 
-    def take(self, least: int) -> list[Answer]:
+    def take(self, least: int) -> list[Reply]:
         """Return the answers since the last call, once ``least``; MeasurementError if none come."""
-        taken: list[Answer] = []
+        taken: list[Reply] = []
         while len(taken) < least or not self._answers.empty():
             answer = self._answers.get()
             if isinstance(answer, Exception):
@@ -254,9 +254,9 @@ class ServerSettings:
         return self.requests or load.concurrency or ceil(load.rate_per_s or 1.0)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> LatencyLimits:
         """Latencies that a good answer keeps."""
-        return Limits(
+        return LatencyLimits(
             ttft_s=self.ttft_limit_s, tpot_s=self.tpot_limit_s, latency_s=self.latency_limit_s
         )
 

@@ -14,7 +14,7 @@ from joulelab.core.cost import Request
 from joulelab.core.energy import EnergyWindow
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.serving.bench import Served
-from joulelab.serving.client import Answer
+from joulelab.serving.client import Reply
 from joulelab.serving.deployment import Deployment
 from joulelab.serving.settings import ServerSettings, Traffic
 from joulelab.workloads.base import Workload, require_choice
@@ -46,7 +46,7 @@ class Server(Workload[ServerSettings]):
         self._deployment: Deployment | None = None
         self._model: str | None = None
         self._traffic: Traffic | None = None
-        self._repeats: list[tuple[float, list[Answer]]] = []
+        self._repeats: list[tuple[float, list[Reply]]] = []
 
     @property
     @override
@@ -143,7 +143,7 @@ class Server(Workload[ServerSettings]):
         return await deployment.warmed_up(self.settings)
 
 
-def _tokens(answers: Sequence[Answer]) -> int:
+def _tokens(answers: Sequence[Reply]) -> int:
     """Return how many tokens answers have; MeasurementError if that is not known."""
     why = Counter(answer.failure for answer in answers if answer.failure)
     if why:

@@ -28,7 +28,7 @@ from joulelab.study.ledger import StudySummary
 from joulelab.study.pool import WorkerPool
 from joulelab.study.progress import StudyProgress
 from joulelab.study.run import StudySetup, run_trials
-from joulelab.study.search_queue import Check, Search, SearchQueue
+from joulelab.study.search_queue import CheckTrial, Search, SearchQueue
 from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.durable import check_folder
 from joulelab.tracking.mlflow_calibrations import calibration_file
@@ -144,7 +144,7 @@ class AbstractLab(ABC, Generic[Gpu]):
         return ()
 
     def queue(
-        self, search: Search, check: Check, _gpus: Sequence[Gpu], _folder: Path
+        self, search: Search, check: CheckTrial, _gpus: Sequence[Gpu], _folder: Path
     ) -> SearchQueue:
         """Return the queue of a search."""
         return SearchQueue(search, check)

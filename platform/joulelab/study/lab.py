@@ -1,18 +1,19 @@
-"""Where a study of this process runs, on what, and where its results go."""
+"""A study of this process: what it measures, on which GPUs, and where its results go."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from typing_extensions import override
 
 from joulelab.analysis.search_wording import score_words
-from joulelab.core.configuration import Configuration
+from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
+from joulelab.core.quality import Direction
 from joulelab.devices.choice import find_visible, is_hardware
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
 from joulelab.guard.holders import holders
@@ -30,10 +31,88 @@ from joulelab.study.worker import GpuWorker, WorkerSettings
 from joulelab.tracking.addresses import connectable
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.base import Workload
+from joulelab.workloads.program import Cost, Program, Quality, Work, workload_type
 
 if TYPE_CHECKING:  # it needs SciPy
     from joulelab.attribution.attribution import Attribution
     from joulelab.attribution.session import Asked
+
+
+class StudyWorkload:
+    """A program as measurements know it, with its ``name`` and ``settings``.
+
+    It is a name (of a workload, ``"file.py:attribute"``, ``"module:attribute"``), a callable, a
+    :class:`~joulelab.workloads.base.Workload`, or the settings of one. Knobs that are left out take
+    their default; options are as in :func:`~joulelab.workloads.program.workload_type`.
+
+    Raises:
+        ConfigError: If it cannot be run as asked for.
+    """
+
+    def __init__(
+        self,
+        program: object,
+        knobs: Mapping[str, KnobValue] | None = None,
+        *,
+        unit: str | None = None,
+        work: Work | None = None,
+        cost: Cost | Callable[..., Cost] | None = None,
+        quality: Quality | None = None,
+        quality_direction: Direction | None = None,
+    ) -> None:
+        options: dict[str, Any] = {"unit": unit, "work": work, "cost": cost}
+        options |= {"quality": quality, "quality_direction": quality_direction}
+        given: dict[str, Any] = {}
+        if is_dataclass(program) and not (callable(program) or isinstance(program, Workload)):
+            given, program = asdict(program), WORKLOADS.name_of(program)
+        elif isinstance(program, str):
+            program = WORKLOADS.known_as(program)
+        self._program = program
+        if isinstance(program, str):
+            self.name, kind = program, WORKLOADS[program]
+            if any(value is not None for value in options.values()):
+                kind = self._with_options(kind, options)
+        else:
+            if isinstance(program, Workload):
+                given, program = asdict(program.settings), type(program)
+            self.name, kind = _name_of(program), workload_type(program, **options)
+            WORKLOADS.programs.hold(self.name, kind)
+        self.settings: Any = kind.from_knobs({**given, **(knobs or {})}).settings
+
+    def check(self, gpus: tuple[StudyGpu, ...]) -> None:
+        """Refuse to move what cannot be moved from GPU to GPU.
+
+        Raises:
+            ConfigError: If several real GPUs are to run a function or an object.
+        """
+        movable = isinstance(self._program, str | type | Workload)
+        if len(gpus) > 1 and not movable and is_hardware(gpus[0].address):
+            raise ConfigError(
+                f"{self.name} is a function or an object, which may hold what lies on one GPU, but "
+                f"{len(gpus)} are to run it; give a class, of which one is made on each, or a name."
+            )
+
+    def _with_options(
+        self, kind: type[Workload[Any]], options: Mapping[str, Any]
+    ) -> type[Workload[Any]]:
+        if not issubclass(kind, Program):
+            raise ConfigError(f"{self.name} is a workload: it says unit, work, cost and quality.")
+        kind = workload_type(kind.target[0], **options)
+        WORKLOADS.programs.hold(self.name, kind)
+        return kind
+
+
+def _name_of(program: object) -> str:
+    """Return what results call an object; no process but this one can find it by that."""
+    named = program if hasattr(program, "__qualname__") else type(program)
+    module, name = getattr(named, "__module__", ""), getattr(named, "__qualname__", "program")
+    if module == "__main__":
+        import __main__
+
+        module = Path(getattr(__main__, "__file__", "__main__")).stem
+    return f"{module}.{name}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from joulelab.study.gpu import StudyGpu
 from joulelab.study.ledger import Ledger, SearchSummary, StudySummary
 from joulelab.study.pool import FixedTrials, StudyTrials, WorkerPool
 from joulelab.study.resume import check_feasible
-from joulelab.study.search_queue import Check, Search, SearchQueue
+from joulelab.study.search_queue import CheckTrial, Search, SearchQueue
 from joulelab.study.telling import StateKeeper
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader, discreet_header, flat_settings
@@ -95,7 +95,7 @@ class StudySetup:
     # Makes those who measure; not called if nothing is left to do.
     make_pool: Callable[[], WorkerPool]
     tracking_uri: str | None = None  # that store, with its password; None for none
-    make_queue: Callable[[Search, Check], SearchQueue] = SearchQueue
+    make_queue: Callable[[Search, CheckTrial], SearchQueue] = SearchQueue
     observe_only: bool = False
     settings: object = None  # settings dataclass of the experiment, for the study's header
     # Writes what is asked for into the study's store, before anything is measured.

@@ -33,12 +33,12 @@ from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.budget import Budget
 from joulelab.study.conclude import write_search
 from joulelab.study.gpu import StudyGpu, check_power_limits, study_clocks_mhz
+from joulelab.study.lab import StudyWorkload
 from joulelab.study.ledger import SearchSummary
 from joulelab.study.resume import History, history_of
 from joulelab.study.run import run_asked
 from joulelab.study.search_progress import SearchProgress
 from joulelab.study.search_queue import Search, Sentinel, lookup
-from joulelab.study.workload import StudyWorkload
 from joulelab.tracing.precision import check_precision, supports
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import RunMetrics
@@ -172,12 +172,12 @@ def _runs(
     return runs
 
 
-Asked = Mapping[str, Sequence[KnobValue] | str]
+AskedAxes = Mapping[str, Sequence[KnobValue] | str]
 """Values of each axis; ``"all"`` stands for the GPU's own SM clocks."""
 
 
 def check_search(
-    lab: AbstractLab[Any], program: StudyWorkload, asked: Asked, *, strategy: str, seed: int
+    lab: AbstractLab[Any], program: StudyWorkload, asked: AskedAxes, *, strategy: str, seed: int
 ) -> None:
     """Refuse, before there is a GPU, what none could search.
 
@@ -205,7 +205,7 @@ def check_search(
 def problem_on(
     gpus: Sequence[StudyGpu],
     program: StudyWorkload,
-    asked: Asked,
+    asked: AskedAxes,
     objective: Objective,
     constraints: Sequence[Constraint] = (),
     *,

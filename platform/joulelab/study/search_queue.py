@@ -24,7 +24,7 @@ from joulelab.tracking.study import ChartPoint
 Scorer = Callable[[Configuration], tuple[float, float | None] | None]
 """Returns the share of the quality that is kept and its uncertainty; ``None`` if not known."""
 
-Check = Callable[[Trial], None]
+CheckTrial = Callable[[Trial], None]
 """Raises a ``ConfigError`` if a trial cannot be carried out."""
 
 Observer = Callable[[Outcome, float], ChartPoint | None]
@@ -75,7 +75,7 @@ class SearchQueue(StudyTrials):
     It lives in one thread, the pool's. ``check`` raises if a trial cannot be carried out.
     """
 
-    def __init__(self, search: Search, check: Check = lambda trial: None) -> None:
+    def __init__(self, search: Search, check: CheckTrial = lambda trial: None) -> None:
         self.study = search.study
         self.account = Account(search.budget)
         self._search = search

@@ -18,7 +18,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trial import Trial
 from joulelab.errors import JouleLabError, TrackingError, one_line
-from joulelab.live.activity import Activity, ActivityFile, EndedTrial, Saving
+from joulelab.live.activity import ActivityFile, EndedTrial, Saving, TrialActivity
 from joulelab.searching.base import Outcome
 from joulelab.study.events import (
     AttemptFailed,
@@ -68,7 +68,7 @@ class Teller:
             self._file.close()
         self._file = None
 
-    def _ended(self, now: Activity, measured: Sequence[Measurement]) -> Activity:
+    def _ended(self, now: TrialActivity, measured: Sequence[Measurement]) -> TrialActivity:
         if not measured:
             return replace(now, trial=None)
         outcome = outcome_of(measured)
@@ -80,7 +80,7 @@ class Teller:
             saving=self._savings.add(outcome),
         )
 
-    def _tell(self, change: Callable[[Activity], Activity]) -> None:
+    def _tell(self, change: Callable[[TrialActivity], TrialActivity]) -> None:
         if self._is_mute:
             return
         try:

@@ -219,13 +219,6 @@ def test_processors_lists_every_device_and_every_source(joulelab):
     assert "units.sm_count" in one
 
 
-def test_devices_can_show_the_catalogue_too(joulelab):
-    code, out, _ = joulelab("devices", "--catalogue")
-
-    assert code == 0
-    assert "kpu_t256" in out
-
-
 def test_processors_are_filtered_by_family_and_text(joulelab):
     _, told, _ = joulelab("processors", "--family", "tpu", "--filter", "v5", "--json")
 

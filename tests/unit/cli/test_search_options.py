@@ -9,8 +9,8 @@ from joulelab.devices.simulated import SimulatedDevice, fleet
 from joulelab.errors import ConfigError
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.constraints import Constraint
+from joulelab.study.lab import StudyWorkload
 from joulelab.study.search import check_search, problem_on
-from joulelab.study.workload import StudyWorkload
 from joulelab.workloads.digits import DigitsVitSettings
 from joulelab.workloads.idle import IdleSettings
 from joulelab.workloads.launch_loop import GemmSettings, StreamSettings

@@ -10,7 +10,6 @@ from joulelab.core.statistics import (
     log_ratio,
     log_ratio_interval,
     mean_u,
-    relative_u,
     student_quantile,
     student_t,
 )
@@ -29,7 +28,6 @@ def test_a_student_factor_of_one_value_is_refused():
 
 def test_the_uncertainty_of_a_mean_is_the_deviation_by_the_root_of_their_number():
     assert mean_u([9.0, 11.0]) == pytest.approx(1.0)  # sqrt(2) / sqrt(2)
-    assert relative_u([9.0, 11.0]) == pytest.approx(0.1)
 
 
 def test_the_mean_of_no_values_is_refused():

@@ -32,9 +32,9 @@ def test_the_commit_is_that_of_the_checkout():
 
 def test_the_scheduler_is_read_from_the_environment(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
-    monkeypatch.delenv("RAY_JOB_ID", raising=False)
+    monkeypatch.setenv("RAY_JOB_ID", "0a")
 
-    provenance = collect_provenance(ray_job_id="0a", weights="random")
+    provenance = collect_provenance(weights="random")
 
     assert provenance.slurm_job_id == "4711"
     assert provenance.ray_job_id == "0a"

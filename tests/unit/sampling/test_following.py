@@ -12,9 +12,8 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import LONGEST_FOLLOWING_S, Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice, fleet
-from joulelab.sampling.following import FOLLOWS_WITHIN_S
-from joulelab.sampling.readiness import COOLING_RATIO, COOLING_S, WarmUp
-from joulelab.sampling.window_loop import Interval
+from joulelab.sampling.readiness import COOLING_RATIO, COOLING_S, FOLLOWS_WITHIN_S, WarmUp
+from joulelab.sampling.window_loop import TimeSpan
 from joulelab.workloads import WORKLOADS
 
 QUICK = Procedure(pace="quick")
@@ -200,7 +199,7 @@ def test_long_units_whose_times_vary_in_their_windows_are_measured_again_from_re
 def test_windows_decide_on_units_that_were_too_few_to_show_whether_they_vary(last_s, is_even):
     warmup = WarmUp(duration_s=1.0, steady=True, even=True, timed=False)
     edges_s = [0.0, 1.0, 2.0, 2.0 + last_s]
-    units = [Interval(start_s=a, stop_s=b, work=1.0) for a, b in pairwise(edges_s)]
+    units = [TimeSpan(start_s=a, stop_s=b, work=1.0) for a, b in pairwise(edges_s)]
 
     assert warmup.confirmed(units).steady is is_even
     assert warmup.confirmed(units).even is is_even

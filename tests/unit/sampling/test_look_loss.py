@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from joulelab.sampling.window_loop import Interval
+from joulelab.sampling.window_loop import TimeSpan
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from look_loss import looks, loss_of_work
@@ -26,7 +26,7 @@ def loop_with_looks(cost_s: float, watch_s: float = 40.0):
             calls.append((next_s, next_s + LOOK_S))
             unit_s += cost_s
             next_s += PERIOD_S
-        units.append(Interval(start_s=now_s, stop_s=now_s + unit_s, work=1.0))
+        units.append(TimeSpan(start_s=now_s, stop_s=now_s + unit_s, work=1.0))
         now_s += unit_s
     return calls, units
 

@@ -7,8 +7,7 @@ from fake_gpu import FakeGpu
 from joulelab.core.clock import MonotonicClock
 from joulelab.core.device import Activity
 from joulelab.errors import ConfigError, DeviceLostError, MeasurementError
-from joulelab.sampling.power_buffer import PowerBuffer
-from joulelab.sampling.sampler import Sampler
+from joulelab.sampling.sampler import PowerBuffer, Sampler
 
 
 def sampled(gpu, duration_s, **options):

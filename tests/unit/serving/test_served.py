@@ -8,14 +8,14 @@ import pytest
 
 from joulelab.errors import ConfigError
 from joulelab.serving.bench import Served
-from joulelab.serving.client import Answer
-from joulelab.serving.settings import Limits, Load
+from joulelab.serving.client import Reply
+from joulelab.serving.settings import LatencyLimits, Load
 
 
 def answer(number, *, tokens=11):
     """Answer number n comes n ms after it was due, and then a token every n / 10 ms."""
     due_s, delay_s = float(number), 1e-3 * number
-    return Answer(
+    return Reply(
         due_s=due_s,
         first_s=due_s + delay_s,
         last_s=due_s + 2 * delay_s,
@@ -26,11 +26,11 @@ def answer(number, *, tokens=11):
 
 
 ANSWERS = [answer(number) for number in range(1, 101)]
-FAILED = Answer(due_s=50.0, stop_s=51.0, failure="HTTP 503")
+FAILED = Reply(due_s=50.0, stop_s=51.0, failure="HTTP 503")
 
 
 def test_percentiles_are_those_of_the_delays():
-    served = Served.of(ANSWERS, Limits())
+    served = Served.of(ANSWERS, LatencyLimits())
 
     assert served.ttft_s.mean_s == pytest.approx(0.0505)
     assert served.ttft_s.p50_s == pytest.approx(0.0505)
@@ -42,26 +42,26 @@ def test_percentiles_are_those_of_the_delays():
 
 
 def test_goodput_counts_answers_that_keep_every_limit():
-    duration_s = Served.of(ANSWERS, Limits()).duration_s
+    duration_s = Served.of(ANSWERS, LatencyLimits()).duration_s
 
-    by_first = Served.of(ANSWERS, Limits(ttft_s=0.0405))
-    by_both = Served.of(ANSWERS, Limits(ttft_s=0.0405, tpot_s=0.00305))
+    by_first = Served.of(ANSWERS, LatencyLimits(ttft_s=0.0405))
+    by_both = Served.of(ANSWERS, LatencyLimits(ttft_s=0.0405, tpot_s=0.00305))
 
     assert by_first.good_per_s * duration_s == pytest.approx(40)
     assert by_both.good_per_s * duration_s == pytest.approx(30)
 
 
 def test_failures_are_counted_by_reason_and_are_in_no_latency():
-    served = Served.of([*ANSWERS, FAILED, FAILED], Limits())
+    served = Served.of([*ANSWERS, FAILED, FAILED], LatencyLimits())
 
     assert served.num_failed == 2
     assert served.failures == ("2 x HTTP 503",)
-    assert served.latency_s == Served.of(ANSWERS, Limits()).latency_s
-    assert served.good_per_s == Served.of(ANSWERS, Limits()).good_per_s
+    assert served.latency_s == Served.of(ANSWERS, LatencyLimits()).latency_s
+    assert served.good_per_s == Served.of(ANSWERS, LatencyLimits()).good_per_s
 
 
 def test_where_nothing_came_there_is_no_latency():
-    served = Served.of([FAILED], Limits())
+    served = Served.of([FAILED], LatencyLimits())
 
     assert (served.ttft_s, served.tpot_s, served.latency_s) == (None, None, None)
     assert served.output_tokens == 0

@@ -28,7 +28,7 @@ from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, SimulatedDevice
 from joulelab.devices.simulated.faults import Fault
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.serving.client import Answer
+from joulelab.serving.client import Reply
 from joulelab.serving.deployment import free_port
 from joulelab.serving.settings import Load, Traffic
 from joulelab.serving.workload import Server
@@ -88,7 +88,7 @@ def endless(concurrency):
         flying.append(number)
         await asyncio.sleep(0.01 + 0.001 * (number % 10))
         flying.remove(number)
-        return Answer(due_s=due_s, stop_s=time.monotonic(), output_tokens=1, is_counted=True)
+        return Reply(due_s=due_s, stop_s=time.monotonic(), output_tokens=1, is_counted=True)
 
     return Traffic(Load(concurrency=concurrency), ask), flying
 

@@ -12,8 +12,8 @@ from joulelab.core.device import DeviceIdentity
 from joulelab.devices.simulated import DriverStore, Fault, fleet
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError, UnknownNameError
 from joulelab.hardware.board_facts import BoardFacts, board_text
+from joulelab.study.lab import StudyWorkload
 from joulelab.study.search import check_search
-from joulelab.study.workload import StudyWorkload
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.mlflow_calibrations import register_calibration
 from joulelab.tracking.store import ResultStore

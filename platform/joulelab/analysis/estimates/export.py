@@ -12,7 +12,7 @@ from joulelab.analysis.estimates.overview import (
     overview_table,
 )
 from joulelab.analysis.estimates.wording import bound_shares, headline
-from joulelab.analysis.page import Answer
+from joulelab.analysis.page import Output
 from joulelab.analysis.table import Columns, Frame, frame
 from joulelab.estimator.estimate import COMPONENTS, EnergySplit, Estimate, PhaseEstimate
 from joulelab.estimator.question import Cell
@@ -185,7 +185,7 @@ def _packed(values: Mapping[Any, float]) -> str:
 SUFFIXES = (".json", ".csv", ".md", ".html")
 
 
-def cells_answer(cells: Sequence[Cell], *, per_group: bool = False) -> Answer:
+def cells_answer(cells: Sequence[Cell], *, per_group: bool = False) -> Output:
     """Return ``cells`` as an answer; its numbers are those of each phase, or of each group."""
     tables = [overview_table(cells, figures=PAGE_FIGURES)]
     if any(cell.on_front is not None for cell in cells) and (table := contrast_table(cells)):
@@ -196,7 +196,7 @@ def cells_answer(cells: Sequence[Cell], *, per_group: bool = False) -> Answer:
 
         return page(cells)
 
-    return Answer(
+    return Output(
         content={
             "schema_version": SCHEMA_VERSION,
             "joulelab_version": joulelab_version(),
