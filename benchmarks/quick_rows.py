@@ -23,6 +23,7 @@ class Numbers:
     Attributes:
         time_cv: Scatter of the times of windows, relative.
         idle_w: What the board draws at rest; ``None`` where no idle window was due.
+        windows_w: Mean power of each window; empty in files of before.
     """
 
     energy_j: float
@@ -32,6 +33,7 @@ class Numbers:
     temperature_c: float | None
     power_cap_share: float | None
     idle_w: float | None = None
+    windows_w: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ def numbers_of(found: Measurement) -> Numbers:
         temperature_c=found.observed.temperature_stop_c,
         power_cap_share=found.observed.power_cap_share,
         idle_w=found.idle_power_w,
+        windows_w=tuple(window.energy_j / window.duration_s for window in found.windows),
     )
 
 
