@@ -109,7 +109,7 @@ class PhysicsModel(PowerModel):
         """
         queries, values = self._learnable(anchors, profiled)
         adapted = copy.copy(self)
-        adapted.least_odds = least_odds(queries, anchors.over_limit)
+        adapted.least_odds = least_odds(queries, anchors.over_limit, self._time_gpus)
         free = queries.of_profiles([p.pair not in self.held_mhz for p in queries.profiles]) > 0
         seen = self._caps_seen(queries.select(free), values[free]) if free.any() else {}
         adapted.caps_w = {**self.caps_w, **seen}

@@ -17,7 +17,7 @@ does. ``m`` is the power of memory at its activity over itself and what the core
 but for what its runs say. Supply losses and heat add a term in ``P^2``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +82,7 @@ def time_parameters(
     return np.column_stack([odds, memory]) + np.array(moved)
 
 
-def least_odds(queries: Queries, share: Array) -> dict[Pair, float]:
+def least_odds(queries: Queries, share: Array, trained_on: Container[str]) -> dict[Pair, float]:
     """Return the least log-odds of the working share of profiles that ran at their clocks.
 
     No instant exceeds the power limit, and a device that waits draws what its clock alone does. So
@@ -91,12 +91,13 @@ def least_odds(queries: Queries, share: Array) -> dict[Pair, float]:
     Args:
         queries: What was measured.
         share: Power over the power limit, of each.
+        trained_on: GPUs of which it is learned how long they wait, and whose limit may be another.
     """
     found = {}
     for number, rows in queries.by_profile():
         near = rows[np.abs(np.log(queries.clock_ratio[rows])) <= NEXT_TO]
-        if len(near):
-            profile = queries.profiles[number]
+        profile = queries.profiles[number]
+        if len(near) and profile.gpu not in trained_on:
             shape = PowerShape.of(shape_by_catalogue(profile.spec))
             waiting = float(lossy(shape.static(np.ones(1), np.zeros(1)))[0])
             spare = (1.0 - share[near].max()) / (1.0 - waiting)
