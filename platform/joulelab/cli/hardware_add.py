@@ -15,6 +15,7 @@ from joulelab.csv_table import read_csv_table
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS, GpuSpec
+from joulelab.hardware.board_facts import read_board_facts
 from joulelab.hardware.board_file import is_taken
 from joulelab.hardware.catalogue import board_of
 from joulelab.hardware.new_board import board_text, check_names, stated, value_in
@@ -146,6 +147,9 @@ class Add(OneGpu, Printing):
     from_sweep: Path | None = None
     # Take name, clocks, limits and memory from a device; what you state precedes.
     from_device: bool = False
+    # A file of `joulelab calibrate --board`: gives power at rest, the tick of the energy counter,
+    # what the memory reaches, and where the voltage rises if its clocks could be set.
+    calibration: Path | None = None
     replace: bool = False  # Replace a file of yours of this name.
 
     def run(self) -> int:
@@ -156,12 +160,13 @@ class Add(OneGpu, Printing):
         if path.exists() and not self.replace:
             raise ConfigError(f"{path} is there already: --replace writes it anew.")
         figures, fit = self._figures(other), None
+        found = self._measured(figures, other, path)
         if self.from_sweep is not None:
             limit = figures.get("limits.default_w")
             limit_w = other.default_power_limit_w if limit is None else float(limit.value)
             fit = SweepFit.of(self.from_sweep, other, limit_w)
-            figures = {**fit.figures(), **figures}
-        text = board_text(self.name, other.key, figures)
+            found |= fit.figures()
+        text = board_text(self.name, other.key, {**found, **figures})
         spec = board_of(self.name, text, path)
         check_names(spec)
         write_whole(path, text)
@@ -186,6 +191,18 @@ class Add(OneGpu, Printing):
         elif not self.product_name:
             own["identity.product_names"] = [self.name]
         return {**found, **stated(own, source=self.source, other=other)}
+
+    def _measured(
+        self, figures: dict[str, Figure], other: GpuSpec, path: Path
+    ) -> dict[str, Figure]:
+        """Return the figures that the calibration gives of a GPU with these ``figures``."""
+        if self.calibration is None:
+            return {}
+        facts = read_board_facts(self.calibration)
+        spec = board_of(self.name, board_text(self.name, other.key, figures), path)
+        source = f"measured on a {facts.device.name} at {facts.host}, {facts.measured_at}"
+        values = facts.figures(spec.memory_bandwidth_b_per_s)
+        return stated(values, source=source, status="F", other=other)
 
     def _options(self) -> dict[str, Any]:
         values: dict[str, Any] = {}

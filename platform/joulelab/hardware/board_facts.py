@@ -62,17 +62,27 @@ class BoardFacts:
 
     def on(self, spec: GpuSpec) -> GpuSpec:
         """Return what the catalogue says of the board's product, with what was measured instead."""
-        voltage, power, sensor, timing = spec.voltage, spec.power, spec.sensor, spec.timing
-        if (ridge_mhz := self.value("ridge_mhz")) is not None:
-            voltage = replace(voltage, ridge_mhz=ridge_mhz)
-        if (resting_w := self.value("resting_power_w")) is not None:
-            power = replace(power, idle_w=resting_w)
-        if (tick_s := self.value("counter_tick_s")) is not None:
-            sensor = replace(sensor, energy_tick_s=tick_s)
-        if (b_per_s := self.value("memory_b_per_s")) is not None:
-            share = min(1.0, b_per_s / spec.memory_bandwidth_b_per_s)
-            timing = replace(timing, memory_efficiency=share)
-        return replace(spec, voltage=voltage, power=power, sensor=sensor, timing=timing)
+        sections: dict[str, Any] = {}
+        for name, value in self.figures(spec.memory_bandwidth_b_per_s).items():
+            section, _, figure = name.partition(".")
+            known = sections.get(section, getattr(spec, section))
+            sections[section] = replace(known, **{figure: value})
+        return replace(spec, **sections)
+
+    def figures(self, memory_bandwidth_b_per_s: float) -> dict[str, float]:
+        """Return what was measured of the catalogue's figures, by dotted name.
+
+        ``memory_bandwidth_b_per_s`` is the peak, of which the memory reaches a share.
+        """
+        b_per_s = self.value("memory_b_per_s")
+        reached = None if b_per_s is None else min(1.0, b_per_s / memory_bandwidth_b_per_s)
+        found = {
+            "voltage.ridge_mhz": self.value("ridge_mhz"),
+            "power.idle_w": self.value("resting_power_w"),
+            "sensor.energy_tick_s": self.value("counter_tick_s"),
+            "timing.memory_efficiency": reached,
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
     def adapted(self, procedure: Procedure) -> Procedure:
         """Return ``procedure`` with waits for the board's sensors, where it names none.

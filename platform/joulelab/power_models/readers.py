@@ -19,7 +19,6 @@ from joulelab.hardware.catalogue import GPUS
 from joulelab.power_models.columns import (
     ACTIVITIES,
     APPLICATION_NAMES,
-    COLUMNS,
     GPU_NAMES,
     MOST_ABOVE_ENGINE,
     Cells,
@@ -45,7 +44,9 @@ def read_csv(
     boards: Mapping[str, str] | None = None,
     repeats: Repeats = "refuse",
 ) -> Runs:
-    """Read a CSV file with one run per line, in this project's, DCGM's or nvidia-smi's names.
+    """Read a CSV file with one run per line.
+
+    Names of columns are this project's, or those of DCGM, nvidia-smi, Zeus and Kernel Tuner.
 
     The ``sweep.csv`` of a study is one too: each operating point with figures is a run.
 
@@ -99,11 +100,9 @@ def runs_of_rows(
     if not rows:
         raise ConfigError("At least one run is required, got an empty table.")
     cells = Cells(rows=rows, first_row=first_row)
+    numbers = cells.known(gpu)
     application = cells.texts(APPLICATION_NAMES)
     labels = cells.texts(GPU_NAMES, otherwise=gpu)
-    numbers = {
-        column.name: values for column in COLUMNS if (values := cells.numbers(column)) is not None
-    }
     if "fp_active" not in numbers and {"fp64_active", "fp32_active"} <= set(numbers):
         numbers["fp_active"] = numbers["fp64_active"] + numbers["fp32_active"] / 2
     pairs = list(zip(labels, application, strict=True))

@@ -9,7 +9,10 @@ from fake_nvml.driver import H200_SM_CLOCKS_MHZ
 
 from joulelab.cli.hardware_add import values_of
 from joulelab.cli.main import main
+from joulelab.core.device import DeviceIdentity
 from joulelab.hardware import GPUS
+from joulelab.hardware.board_facts import SCHEMA, BoardFacts, Fact
+from joulelab.hardware.board_facts import board_text as facts_text
 from joulelab.hardware.catalogue import board_of
 from joulelab.hardware.new_board import board_text, stated
 from joulelab.hardware.processor import Figure, VoltageCurve
@@ -182,6 +185,35 @@ def test_a_device_says_its_name_clocks_limits_and_memory(hardware, tmp_path):
     assert read.figures["memory.size_b"].source.startswith("read from a NVIDIA A41 (simulated")
     assert read.figures["clocks.default_mhz"].status == "U"
     assert read.figures["power.idle_w"].source.startswith("as of the v100_sxm2")
+
+
+def test_a_calibration_gives_what_was_measured_and_what_is_stated_precedes(hardware, tmp_path):
+    measured = {"resting_power_w": 31.5, "counter_tick_s": 0.02, "memory_b_per_s": 480e9}
+    facts = BoardFacts(
+        schema=SCHEMA,
+        device=DeviceIdentity(
+            uuid="GPU-1", name="NVIDIA A41", backend="nvml", driver_version="580"
+        ),
+        host="node7",
+        measured_at="2026-11-28",
+        joulelab_version="0.1.0",
+        facts=(
+            *(Fact(name=name, value=value) for name, value in measured.items()),
+            Fact(name="ridge_mhz", reason="no clock may be set"),
+        ),
+    )
+    path = tmp_path / "board.json"
+    path.write_text(facts_text(facts))
+
+    hardware(*A41, "--calibration", str(path), "--set", "sensor.energy_tick_s=0.1")
+
+    spec, other = GPUS["a41"], GPUS["a40"]
+    assert spec.power.idle_w == 31.5
+    assert spec.timing.memory_efficiency == 480.0 / 600.0
+    assert spec.sensor.energy_tick_s == 0.1
+    assert spec.voltage.ridge_mhz == other.voltage.ridge_mhz
+    assert "NVIDIA A41 at node7" in spec.figures["power.idle_w"].source
+    assert spec.figures["sensor.energy_tick_s"].status == "U"
 
 
 def test_what_nvml_says_of_a_gpu_are_figures_of_its_file(driver):

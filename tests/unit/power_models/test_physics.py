@@ -12,6 +12,7 @@ from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.physics_laws import (
     PowerShape,
     expected_departure,
+    least_odds,
     lossless,
     lossy,
     profile_inputs,
@@ -199,6 +200,56 @@ def test_gpus_that_wait_unread_do_not_make_a_busy_one_wait():
     asked = runs_of_rows([row | busy for row in rows_without_activities("v100_pcie", 0.97, 1)])
 
     assert model.predict(queries_of(asked)) == pytest.approx(asked.time_s, rel=0.1)
+
+
+def test_mean_power_tells_how_much_of_the_time_is_left_for_waiting():
+    """A mixture of the power limit, for a share of the time, and of what is drawn without work."""
+    limit_w, spec = 250.0, GPUS["v100_pcie"]
+    shape = PowerShape.of(shape_by_catalogue(spec))
+    rest_w = limit_w * float(lossy(shape.static(np.ones(1), np.zeros(1)))[0])
+    mixed_w = [share * limit_w + (1.0 - share) * rest_w for share in (0.0, 0.4, 0.8, 1.0)]
+    rows = rows_without_activities("v100_pcie", 0.5, num=4)[5::6]
+    runs = runs_of_rows([r | {"power_w": w} for r, w in zip(rows, mixed_w, strict=True)])
+
+    odds = np.array(list(least_odds(queries_of(runs), runs.over_limit, ()).values()))
+
+    assert spec.default_power_limit_w == limit_w
+    assert 1.0 / (1.0 + np.exp(-odds[1:3])) == pytest.approx([0.4, 0.8])
+    assert odds[0] < -10.0
+    assert odds[3] == pytest.approx(np.log(0.95 / 0.05), abs=0.1)
+    assert not least_odds(queries_of(runs), runs.over_limit, ("v100_pcie",))
+
+
+@pytest.mark.parametrize(("power_w", "is_busy"), [(240.0, True), (60.0, False)])
+def test_a_device_near_its_limit_works_though_no_activity_was_read(power_w, is_busy):
+    """Training at 236 W of a Quadro's 260 was expected to wait for most of the time."""
+    waiting = [
+        row for gpu in ("a40", "h100_nvl") for row in rows_without_activities(gpu, 0.2, num=3)
+    ]
+    model = PhysicsModel("time_s", calibration_folds=0).fit(runs_of_rows(waiting))
+    rows = rows_without_activities("v100_pcie", 0.9, num=1)
+    runs = runs_of_rows([row | {"power_w": power_w * row["sm_clock_mhz"] / 1380} for row in rows])
+
+    slower = float(model.adapt(runs.select([5])).predict(queries_of(runs))[0])
+
+    assert (slower > 1.6) is is_busy
+    assert (slower < 1.3) is not is_busy
+
+
+def test_where_applications_are_known_others_wait_as_is_usual_there():
+    """Of an A40 on which two stages were known the times of others were 22 % off, and are 5."""
+    waiting = [
+        row for gpu in ("a40", "h100_nvl") for row in rows_without_activities(gpu, 0.5, num=3)
+    ]
+    model = PhysicsModel("time_s", calibration_folds=0).fit(runs_of_rows(waiting))
+    rows = rows_without_activities("v100_pcie", 0.2, num=4)
+    runs = runs_of_rows([row | {"power_w": 240.0 * row["sm_clock_mhz"] / 1380} for row in rows])
+    asked = runs.select(np.arange(18, 24))
+
+    placed = model.adapt(runs.select(np.arange(18)))
+    predicted = placed.adapt(asked.select([5])).predict(queries_of(asked))
+
+    assert predicted == pytest.approx(asked.time_s, rel=0.05)
 
 
 def test_a_gpu_departs_from_the_catalogue_as_those_with_the_same_sms_do(tmp_path):

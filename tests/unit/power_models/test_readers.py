@@ -109,6 +109,44 @@ def test_units_that_nvidia_smi_writes_are_understood():
     assert runs.boards == {"NVIDIA A100-SXM4-80GB": "a100_sxm"}
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"DCGM_FI_DEV_SM_CLOCK": 1410, "DCGM_FI_DEV_POWER_USAGE": 250.5, "run_time": 2.0}
+        | {"DCGM_FI_PROF_SM_ACTIVE": 0.9, "modelName": "NVIDIA A100-SXM4-80GB", "app": "a"},
+        {"SMCLK": 1410, "POWER": 250.5, "run_time": 2.0, "SMACT": 0.9}
+        | {"gpu": "a100_sxm", "app": "a"},
+        {"window_name": "a", "elapsed_time": 2.0, "gpu0_energy": 501.0}  # Zeus
+        | {"sm_clock_mhz": 1410, "sm_active": 0.9, "gpu": "a100_sxm"},
+        {"nvml_gr_clock": 1410, "nvml_power": 250.5, "time": 2000.0}  # Kernel Tuner
+        | {"sm_active": 0.9, "gpu": "a100_sxm", "app": "a"},
+    ],
+    ids=["dcgm-exporter", "dcgmi", "Zeus", "Kernel Tuner"],
+)
+def test_names_and_units_of_other_tools_are_understood(row):
+    runs = runs_of_rows([row])
+
+    found = (runs.sm_clock_mhz[0], runs.power_w[0], runs.time_s[0], runs.activity["sm_active"][0])
+    assert found == (1410.0, 250.5, 2.0, 0.9)
+    assert list(runs.boards.values()) == ["a100_sxm"]
+
+
+def test_a_power_that_energy_in_millijoules_would_give_is_refused():
+    row = {"window_name": "a", "elapsed_time": 2.0, "gpu0_energy": 501e3, "sm_clock_mhz": 1410}
+
+    with pytest.raises(ConfigError, match=r"gpu0_energy / elapsed_time.*row 0 has 250500"):
+        runs_of_rows([row], gpu="a100_sxm")
+
+
+def test_all_columns_that_lack_are_named_at_once():
+    with pytest.raises(ConfigError) as raised:
+        runs_of_rows([{"time": 3.0, "sm_clock_mhz": 1410}])
+
+    named = ["'application'", "'gpu'", "'power_w'", "'time_s'"]
+    assert all(f"Column {name} is required" in str(raised.value) for name in named)
+    assert "sm_clock_mhz' is" not in str(raised.value)
+
+
 def test_the_hash_of_a_table_knows_its_values_and_not_their_order():
     rows = rows_by_law(3)
 

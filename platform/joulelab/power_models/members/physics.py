@@ -19,10 +19,10 @@ from joulelab.power_models.members.physics_fits import (
     learned_weights,
 )
 from joulelab.power_models.members.physics_laws import (
-    BUSY,
     TIME_WEIGHTS,
     PowerShape,
     expected_departure,
+    least_odds,
     memory_knee,
     profile_inputs,
     shape_by_catalogue,
@@ -63,6 +63,7 @@ class PhysicsModel(PowerModel):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.known: Mapping[Pair, Array] = {}
+        self.least_odds: Mapping[Pair, float] = {}
         self.caps_w: Mapping[str, float] = {}
         self.moved: Mapping[str, Array] = {}
         self.boards: Mapping[str, str] = {}
@@ -108,6 +109,7 @@ class PhysicsModel(PowerModel):
         """
         queries, values = self._learnable(anchors, profiled)
         adapted = copy.copy(self)
+        adapted.least_odds = least_odds(queries, anchors.over_limit, self._time_gpus)
         free = queries.of_profiles([p.pair not in self.held_mhz for p in queries.profiles]) > 0
         seen = self._caps_seen(queries.select(free), values[free]) if free.any() else {}
         adapted.caps_w = {**self.caps_w, **seen}
@@ -170,10 +172,9 @@ class PhysicsModel(PowerModel):
         """Return the parameters of each profile without anchors, shape (profiles, 2)."""
         inputs = profile_inputs(queries)
         if self.target == "time_s":
-            guessed = time_parameters(self._time_weights, self._time_gpus, queries, inputs)
-            held = [profile.pair in self.held_mhz for profile in queries.profiles]
-            guessed[held, 0] = np.maximum(guessed[held, 0], BUSY)
-            return guessed
+            odds, memory = time_parameters(self._time_weights, self._time_gpus, queries, inputs).T
+            least = [self.least_odds.get(profile.pair, -np.inf) for profile in queries.profiles]
+            return np.column_stack([np.maximum(odds, least), memory])
         rows = zip(queries.profiles, inputs[:, :4], strict=True)
         dynamic = [self._weights.get(p.gpu, self._weights[""]) @ row for p, row in rows]
         logs = np.log(np.maximum(dynamic, LEAST_DYNAMIC))

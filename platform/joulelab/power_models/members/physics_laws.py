@@ -17,17 +17,19 @@ does. ``m`` is the power of memory at its activity over itself and what the core
 but for what its runs say. Supply losses and heat add a term in ``P^2``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logit  # type: ignore[import-untyped]
 
 from joulelab.core import power_law
 from joulelab.hardware import GPUS
 from joulelab.hardware.spec import GpuSpec
+from joulelab.power_models.decision import NEXT_TO
 from joulelab.power_models.features import filled, matrix
 from joulelab.power_models.queries import Queries
-from joulelab.power_models.runs import Array
+from joulelab.power_models.runs import Array, Pair
 
 INPUTS = ("sm_active", "fp_active", "tensor_active", "dram_active", "gr_engine_active")
 _SM, _ENGINE = INPUTS.index("sm_active"), INPUTS.index("gr_engine_active")
@@ -58,9 +60,8 @@ the catalogue's. Taken for busy, what was not read but waited made every busy de
 TIME_DOUBT = np.array([3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 0.3])
 """Standard errors of the weights around 0, before anything is learned."""
 
-BUSY = 3.0
-"""Least log-odds of the working share of a device that its power limit holds, 95 %: no instant
-exceeds the limit, so that mean power within 3 % of it leaves as much of the time for waiting."""
+_BUSY = 3.0
+"""Log-odds of a working share of 95 %, the most that mean power tells of one."""
 
 
 def time_parameters(
@@ -79,6 +80,29 @@ def time_parameters(
     usual = dict(zip(gpus, own.reshape(-1, 2), strict=True))
     moved = [usual.get(profile.gpu, np.zeros(2)) for profile in queries.profiles]
     return np.column_stack([odds, memory]) + np.array(moved)
+
+
+def least_odds(queries: Queries, share: Array, trained_on: Container[str]) -> dict[Pair, float]:
+    """Return the least log-odds of the working share of profiles that ran at their clocks.
+
+    No instant exceeds the power limit, and a device that waits draws what its clock alone does. So
+    mean power tells how much of the time is left for waiting: next to none where a limit holds it.
+
+    Args:
+        queries: What was measured.
+        share: Power over the power limit, of each.
+        trained_on: GPUs of which it is learned how long they wait, and whose limit may be another.
+    """
+    found = {}
+    for number, rows in queries.by_profile():
+        near = rows[np.abs(np.log(queries.clock_ratio[rows])) <= NEXT_TO]
+        profile = queries.profiles[number]
+        if len(near) and profile.gpu not in trained_on:
+            shape = PowerShape.of(shape_by_catalogue(profile.spec))
+            waiting = float(lossy(shape.static(np.ones(1), np.zeros(1)))[0])
+            spare = (1.0 - share[near].max()) / (1.0 - waiting)
+            found[profile.pair] = float(min(_BUSY, -logit(np.clip(spare, 0.0, 1.0))))
+    return found
 
 
 def memory_knee(queries: Queries, weights: Array) -> Array:
