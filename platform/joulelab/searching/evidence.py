@@ -8,6 +8,7 @@ from typing import Any
 
 from joulelab.core.configuration import Configuration
 from joulelab.errors import ConfigError
+from joulelab.hardware.board_facts import BoardFacts
 from joulelab.hardware.spec import GpuSpec
 from joulelab.objectives import Objective
 from joulelab.searching.base import Figures, Outcome
@@ -63,6 +64,7 @@ class Problem:
     # Probability of keeping to the constraints from which on a choice counts as feasible.
     confidence: float = CONFIDENCE
     gpu: GpuSpec | None = None  # what the catalogue says of the GPUs; None where it lacks them
+    calibration: BoardFacts | None = None  # what was measured of one, which gpu then has in it
     # What the outputs of each cell keep, known beforehand; empty if it is not.
     qualities: Qualities = field(default_factory=dict)
 
@@ -72,6 +74,11 @@ class Problem:
                 "A search needs an objective that energy is a factor of, as it is of edp, got "
                 f"{self.objective.name}; time alone is least at the highest clock."
             )
+
+    @property
+    def knows_board(self) -> bool:
+        """Whether power over clocks was measured of a board."""
+        return self.calibration is not None and self.calibration.has_curve
 
 
 class Evidence:

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 _MOST_PROBED = 150
 """Configurations of a cell among which a probe is chosen: more are too near to each other."""
 _NUM_PROBES = 2
-"""Clocks besides the baseline's at which its cell is probed."""
+"""Clocks besides the baseline's at which its cell is probed; one less on a calibrated board."""
 _MOST_FAILURES, _MOST_OF_CELL = 2, 3
 """Failures after which a configuration, and a cell of which nothing was measured, is given up."""
 _HOPE = 0.05
@@ -167,7 +167,8 @@ class ModelGuided(Strategy):
         own = np.flatnonzero(cell == cell[0])
         own = own[np.linspace(0, len(own) - 1, min(len(own), _MOST_PROBED)).astype(np.intp)]
         left = own[free[own]]
-        if not len(left) or len((tried | set(self._out)) & set(own.tolist())) > _NUM_PROBES:
+        most = _NUM_PROBES - self.evidence.problem.knows_board
+        if not len(left) or len((tried | set(self._out)) & set(own.tolist())) > most:
             return None
         forecast = self.forecast()
         left = left[~forecast.is_capped[left] & (forecast.feasible[left] > _HOPE)]
