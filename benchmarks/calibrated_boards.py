@@ -48,14 +48,14 @@ SPREAD = {"constant": 0.2, "ridge": 0.08, "rise": 0.2, "knee": 0.15}
 POWER_NOISE, RATE_NOISE = 0.004, 0.001
 WITHIN = 0.01
 HOW = ("catalogue", "own", "other")
-_SEARCHED = {
+SEARCHED = {
     "vit": ("fp32", "tf32", "bf16"),
     "bert": ("fp32", "tf32", "bf16"),
     "resnet50": ("fp32", "tf32", "bf16"),
 }
-_BATCHES = (1, 16, 64)
+BATCHES = (1, 16, 64)
 _SPACES: dict[str, tuple[int, Mapping[str, Sequence[KnobValue]]]] = {
-    "clock, batch, format": (24, {"batch": _BATCHES}),
+    "clock, batch, format": (24, {"batch": BATCHES}),
     "clock": (10, {"batch": (16,)}),
 }
 """Trials of a search, and the values of batch; formats are searched with several of these."""
@@ -138,7 +138,7 @@ def _compared(spec: GpuSpec, number: int, model: OperatingModel) -> Iterator[tup
     for how, facts in known.items():
         yield f"power, {how}", power_error(model, own, facts, number)
     for space, (num_trials, axes) in _SPACES.items():
-        for workload, precisions in _SEARCHED.items():
+        for workload, precisions in SEARCHED.items():
             formats = {"precision": precisions} if len(axes["batch"]) > 1 else {}
             every = {"sm_clock_mhz": spec.study_clocks_mhz, **axes, **formats}
             surface = surface_of(SearchSpace(workload, every), own)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, inf, log, sqrt
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 from joulelab.core.configuration import Configuration
@@ -50,6 +50,8 @@ class Kept:
         return (self.u or 0.0) / (self.retention or 1.0)
 
 
+DEFAULT_HORIZON_S = 86400.0
+"""A day: points of up to 40 s are then worth any gain that the model can tell."""
 Qualities = Mapping[Cell, Kept]
 """What each cell keeps: quality depends on the workload's knobs, and on no clock."""
 
@@ -65,6 +67,7 @@ class Problem:
     confidence: float = CONFIDENCE
     gpu: GpuSpec | None = None  # what the catalogue says of the GPUs; None where it lacks them
     calibration: BoardFacts | None = None  # what was measured of one, which gpu then has in it
+    horizon_s: float = DEFAULT_HORIZON_S  # for how long what is found will run, on one GPU
     # What the outputs of each cell keep, known beforehand; empty if it is not.
     qualities: Qualities = field(default_factory=dict)
 
@@ -140,6 +143,24 @@ class Evidence:
     def measured(self) -> tuple[Configuration, ...]:
         """Configurations with figures, in the order in which they were first measured."""
         return tuple(self._means)
+
+    @property
+    def least_gain(self) -> float:
+        """Relative improvement that is worth what a point costs; 0 if that is not known.
+
+        Over the horizon it spares as much energy and as much time as points have taken so far, in
+        the median, as the first also had its idle window.
+        """
+        known = [
+            (each.spent_j, each.spent_s)
+            for each in self.outcomes
+            if each.spent_j is not None and each.spent_s is not None
+        ]
+        if not known or not self._means:
+            return 0.0
+        spent_j, spent_s = map(median, zip(*known, strict=True))
+        best = self._means[self.ranked()[0]]
+        return max(spent_j * best.time_s / best.energy_j, spent_s) / self.problem.horizon_s
 
     @property
     def baseline(self) -> Figures | None:

@@ -82,6 +82,7 @@ def run_race(
     Raises:
         MeasurementError: If what was measured allows no answer.
     """
+    problem = replace(problem, horizon_s=3600.0 * race.budget.horizon_h)
     screening = lab.strategy(race.algorithm)(problem, seed=race.seed)
     num_trials = race.budget.num_trials
     strategy = Race(problem, screening, most_repeats=race.most_repeats, num_trials=num_trials)
