@@ -158,7 +158,8 @@ class Evidence:
         ]
         if not known or not self._means:
             return 0.0
-        spent_j, spent_s = map(median, zip(*known, strict=True))
+        spent_j = median(energy_j for energy_j, _ in known)
+        spent_s = median(time_s for _, time_s in known)
         best = self._means[self.ranked()[0]]
         return max(spent_j * best.time_s / best.energy_j, spent_s) / self.problem.horizon_s
 
