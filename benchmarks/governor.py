@@ -8,7 +8,8 @@ is its saving of EDP over that of an oracle, which knows true times and powers, 
 clock at the look after a change. Governors learn from nothing, and what that costs is in it. A
 minute breaks the limit if its work takes 5 % less at the driver's own clocks. The reaction to a
 change of phase, once the first two minutes have been learned from, is the time until a clock near
-that which most of the phase has is in force, where that is far from the one before.
+that which most of the phase has is in force, where that is far from the one before; of that, until
+it was asked for is the governor's part, and the rest the board's.
 """
 
 import itertools
@@ -24,7 +25,9 @@ import tyro
 from figures import Figure, print_figures, share_figure
 from rich.console import Console
 from rich.table import Table
+from typing_extensions import override
 
+from joulelab.core.point import OperatingPoint, Receipt
 from joulelab.devices.control import OwnControl
 from joulelab.devices.simulated import DriverStore, SimulatedDevice
 from joulelab.devices.simulated.board import Board
@@ -64,6 +67,7 @@ class Played:
         units_s: Time of an execution of each phase.
         minutes: Executions of each phase by the end of each minute.
         clocks_mhz: SM clock every 10 ms under the model; empty under others.
+        asked_s: When a clock was asked for or released.
         cpu_share: Share of a core that the governor took, the simulated GPU's part included.
     """
 
@@ -72,6 +76,7 @@ class Played:
     load: SimulatedLoad
     minutes: list[dict[str, float]]
     clocks_mhz: list[tuple[float, int]] = field(default_factory=list)
+    asked_s: list[float] = field(default_factory=list)
     cpu_share: float = 0.0
 
     @property
@@ -93,8 +98,11 @@ class Played:
         marks = [_work_s(done, usual) for done in self.minutes]
         return [60.0 / (after - before) - 1.0 for before, after in itertools.pairwise(marks)]
 
-    def reactions_s(self) -> list[float]:
-        """Return how long each phase waited for its clock, where that was another's before."""
+    def reactions_s(self) -> list[tuple[float, float]]:
+        """Return how long phases waited for their clock, where that was another's before.
+
+        In all, and until it was asked for.
+        """
         times_s, clocks_mhz = (np.array(column) for column in zip(*self.clocks_mhz, strict=True))
         found = []
         for spell in self.load.spells:
@@ -103,8 +111,28 @@ class Played:
                 continue
             is_near = np.abs(within - np.median(within[len(within) // 2 :])) <= _NEAR_MHZ
             if abs(within[0] - np.median(within[len(within) // 2 :])) > 2 * _NEAR_MHZ:
-                found.append(float(_LOOK_S * is_near.argmax()))
+                waited_s = float(_LOOK_S * is_near.argmax())
+                asked_s = [each for each in self.asked_s if each <= spell.start_s + waited_s]
+                found.append((waited_s, max(0.0, max(asked_s, default=0.0) - spell.start_s)))
         return found
+
+
+class Noting(OwnControl):
+    """Notes when a clock is asked for, or released."""
+
+    def __init__(self, device: SimulatedDevice) -> None:
+        super().__init__(device)
+        self._now_s, self.asked_s = device.clock.now_s, list[float]()
+
+    @override
+    def apply(self, point: OperatingPoint) -> Receipt:
+        self.asked_s.append(self._now_s())
+        return super().apply(point)
+
+    @override
+    def reset(self) -> None:
+        self.asked_s.append(self._now_s())
+        super().reset()
 
 
 def _work_s(work: dict[str, float], usual: Played) -> float:
@@ -121,12 +149,12 @@ def play(
     played = SimulatedLoad(
         device, stages_of(load), seed=settings.seed, board=Board.of(driver.seed, driver.spec)
     )
-    governor = None
+    governor, control = None, Noting(device)
     if strategy is not None:
         rules = Rules(off_share=0.0, max_slowdown=LIMIT)
         chosen = STRATEGIES[strategy](rules)
         chosen.watch(played)
-        governor = Governor(device, OwnControl(device), chosen, rules).start()
+        governor = Governor(device, control, chosen, rules).start()
     minutes: list[dict[str, float]] = []
     clocks_mhz: list[tuple[float, int]] = []
     device.clock.every(60.0, lambda: minutes.append(dict(played.work)))
@@ -143,6 +171,7 @@ def play(
         load=played,
         minutes=minutes,
         clocks_mhz=clocks_mhz,
+        asked_s=control.asked_s,
     )
     if governor is not None:
         governor.stop()
@@ -162,7 +191,7 @@ class Row:
     savings: dict[str, float]
     slowdowns: dict[str, list[float]]
     cpu_share: float
-    reactions_s: list[float]
+    reactions_s: list[tuple[float, float]]
 
     def share(self, strategy: str) -> float | None:
         """Return the saving over the oracle's; ``None`` where that saves under half a percent."""
@@ -221,7 +250,7 @@ def figures(settings: Settings | None = None) -> list[Figure]:
     Console().print(_table(found))
     shares = [share for row in found if (share := row.share("model")) is not None]
     minutes = [each for row in found for each in row.slowdowns["model"]]
-    waits_s = [each for row in found for each in row.reactions_s]
+    waits_s, until_asked_s = zip(*(each for row in found for each in row.reactions_s), strict=True)
     losses = [-row.savings["model"] for row in found if row.load in STEADY]
     how = (
         f"{len(found)} loads of {settings.duration_s:g} s on {', '.join(settings.gpus)}, boards "
@@ -247,6 +276,13 @@ def figures(settings: Settings | None = None) -> list[Figure]:
             f"{1000 * median(waits_s):.0f} ms, 95 % {1000 * float(np.quantile(waits_s, 0.95)):.0f} "
             f"ms, {100 * np.mean(np.array(waits_s) <= 0.3):.1f} % "
             "within 300 ms; 1 % of simulated clock changes take up to 500",
+        ),
+        Figure(
+            name="of that until the governor asked for the clock, 99 % of them",
+            measured=1000 * float(np.quantile(until_asked_s, 0.99)),
+            promised=300,
+            unit="ms",
+            how=f"the same changes; longest {1000 * max(until_asked_s):.0f} ms",
         ),
         share_figure(
             "share of a core, a simulated GPU's part included",

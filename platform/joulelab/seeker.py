@@ -93,7 +93,8 @@ def search(
     check_search(lab, workload, space, strategy=strategy, seed=seed)
     with lab.open(workload.name) as gpus:
         workload.check(gpus)
-        problem = problem_on(gpus, workload, space, aim, bounds, spec=lab.spec(gpus))
+        facts = lab.facts(gpus)
+        problem = problem_on(gpus, workload, space, aim, bounds, calibration=facts)
         known = problem.space.axes.get("precision", ())
         if lacking := [str(each) for each in space.get("precision", ()) if each not in known]:
             lacks = f"{gpus[0].identity.name} does not compute in {', '.join(lacking)}"

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from joulelab.cli.board_calibration import OnBoard
 from joulelab.cli.power_models import MOST_LEVEL, OfTable
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_MHZ, MOST_S, check_positive, check_range
@@ -34,7 +35,7 @@ _SHOWN: tuple[Quantity, ...] = ("power_w", "time_s", "energy_j", "edp_js")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predict(OfTable, Printing):
+class Predict(OfTable, OnBoard, Printing):
     """Predict an application at some clocks, from its run at the default clock in the table."""
 
     # Folder that `joulelab models train` wrote, or a registered model, models:/NAME or
@@ -46,14 +47,13 @@ class Predict(OfTable, Printing):
     level: float = 0.9  # Of the intervals; 0 asks for none.
     # Refuse what lies outside the training domain, instead of widening.
     refuse_outside: bool = False
-    # MLflow store of a registered model; by default that of studies.
-    tracking_uri: str | None = None
 
     def run(self) -> int:
         """Predict and print."""
         _check(self.level, self.sm_clock_mhz)
         model, runs = found_model(self.model, self.tracking_uri), self.read()
         pair = _one_pair(runs, self.application)
+        model = self.on_board(model, pair[0], runs.boards[pair[0]], self.table)
         queries = sweep(profile_of(runs, *pair), self.sm_clock_mhz)
         findings = model.outside(queries)
         if self.refuse_outside and findings:
@@ -80,7 +80,7 @@ def found_model(where: str, tracking_uri: str | None = None) -> OperatingModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep(Printing):
+class Sweep(OnBoard, Printing):
     """Predict a profile at every clock of its GPU and mark the best of energy, EDP and ED2P."""
 
     # Folder that `joulelab models train` wrote, or models:/NAME or models:/NAME/VERSION.
@@ -96,14 +96,13 @@ class Sweep(Printing):
     gpu: str | None = None  # Label under which the model knows the board; by default the key.
     sm_clock_mhz: tuple[float, ...] = ()  # Clocks; by default all of the GPU.
     level: float = 0.0  # Of the intervals; 0 asks for none.
-    # MLflow store of a registered model; by default that of studies.
-    tracking_uri: str | None = None
 
     def run(self) -> int:
         """Predict and print."""
         _check(self.level, self.sm_clock_mhz)
         check_positive("--time-s", self.time_s, MOST_S)
         model = found_model(self.model, self.tracking_uri)
+        model = self.on_board(model, self.gpu or self.board, self.board)
         queries = sweep(self._profile(model), self.sm_clock_mhz or None)
         found = Answers.of(model, queries, self.level)
         title = f"{self.board}: best clocks are marked"

@@ -60,6 +60,11 @@ class BoardFacts:
         """Whether it says what launching takes in the board's machine."""
         return self.value(_PYTHON) is not None
 
+    @property
+    def has_curve(self) -> bool:
+        """Whether it says what two loads take over clocks, which an observer cannot measure."""
+        return len({point.load for point in self.curve}) > 1
+
     def on(self, spec: GpuSpec) -> GpuSpec:
         """Return what the catalogue says of the board's product, with what was measured instead."""
         sections: dict[str, Any] = {}

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from joulelab.core.process import one_thread
 from joulelab.errors import ConfigError, MeasurementError
+from joulelab.hardware.spec import GpuSpec
 from joulelab.power_models.calibration import (
     LEFT_OUT_AT,
     Calibration,
@@ -127,10 +128,9 @@ class PowerModel(StoredModel):
                 f"{values[bad]:g} for {queries.profiles[queries.profile[bad]].application!r} at "
                 f"{queries.sm_clock_mhz[bad]:g} MHz."
             )
-        if self.target != "power_w":
-            return values
         limits_w = [profile.power_limit_w or np.inf for profile in queries.profiles]
-        return np.minimum(values, queries.of_profiles(limits_w))
+        highest = queries.of_profiles(limits_w) if self.target == "power_w" else np.inf
+        return np.minimum(values, highest)
 
     def fixed_clock(self, profile: Profile, objective: str) -> FixedClock | None:
         """Return what to trust more than the least predicted cost; by default nothing."""
@@ -139,8 +139,7 @@ class PowerModel(StoredModel):
     def predict_interval(self, queries: Queries, level: float = 0.9) -> Interval:
         """Return where measured values are expected; wider outside the training domain.
 
-        Raises:
-            ConfigError: As ``predict``; or if too few groups were held out for ``level``.
+        ConfigError as ``predict``; or if too few groups were held out for ``level``.
         """
         queries = queries.held_at(self.held_mhz)
         widened = 1.0 + np.minimum(self.domain.excess(queries), _MOST_WIDENING)
@@ -153,6 +152,11 @@ class PowerModel(StoredModel):
         aware = copy.copy(self)
         aware.held_mhz = {**self.held_mhz, **held_mhz}
         return aware
+
+    def on_board(self, gpu: str, spec: GpuSpec) -> Self:
+        """Return a new model that knows a board by what ``spec`` says; ConfigError if it cannot."""
+        needed = "physics or stacked is required to know a board's calibration"
+        raise ConfigError(f"{needed}, got {self.name!r}: train one, or leave the calibration out.")
 
     def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> Self:
         """Return a new model that knows some measured points; this one stays as it is.
@@ -169,17 +173,15 @@ class PowerModel(StoredModel):
         """
         queries, values = self._learnable(anchors, profiled)
         self._check_inside(queries)
-        log_error = np.log(values / self.answer(queries))
-        adapted = copy.copy(self)
+        log_error, adapted = np.log(values / self.answer(queries)), copy.copy(self)
         adapted.corrections = self.corrections.with_anchors(queries, log_error, self.domain.gpus)
         return adapted
 
     @abstractmethod
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
-        """Learn that ``queries`` have ``values`` (watts, or time over that of the profile).
+        """Learn that ``queries`` have ``values``, watts or times over the profile's; return itself.
 
-        Returns:
-            Itself. Callers want ``fit``, which checks, calibrates and keeps the domain as well.
+        Callers want ``fit``, which checks, calibrates and keeps the domain as well.
         """
 
     @abstractmethod
@@ -257,9 +259,8 @@ class PowerModel(StoredModel):
         )
 
     def _check_inside(self, queries: Queries) -> None:
-        domain = self.domain
-        findings = domain.findings(queries) if self.outside == "refuse" else ()
-        if findings:
+        findings = self.domain.findings(queries)
+        if findings and self.outside == "refuse":
             raise ConfigError(
                 f"Queries must be inside the training domain of {self.name!r}: {findings[0]} "
                 'Train on more, or take outside="widen".'

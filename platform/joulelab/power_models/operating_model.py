@@ -8,9 +8,12 @@ import numpy as np
 
 from joulelab.core.power_law import CAP_SHARE
 from joulelab.errors import ConfigError
+from joulelab.hardware.board_facts import BoardFacts
+from joulelab.hardware.catalogue import spec_of_boards
 from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
+from joulelab.power_models.calibrated import calibrated_spec
 from joulelab.power_models.calibration import Interval
 from joulelab.power_models.decision import NEXT_TO, Sweep, is_tried
 from joulelab.power_models.queries import Queries, queries_of, sweep
@@ -90,6 +93,20 @@ class OperatingModel:
             power=self.power.holding(found).adapt(anchors, profiled=profiled),
             time=self.time.holding(found).adapt(anchors, profiled=profiled),
         )
+
+    def on_board(self, gpu: str, facts: BoardFacts) -> "OperatingModel":
+        """Return new models that know what was measured of the board with the label ``gpu``.
+
+        Raises:
+            ConfigError: If it is no board of the catalogue, or a model has no law of boards.
+        """
+        if (spec := spec_of_boards(facts.device.name)) is None:
+            raise ConfigError(
+                f"A calibration must be of a GPU of the catalogue, got {facts.device.name!r}."
+            )
+        known = calibrated_spec(spec, facts)
+        power, time = (model.on_board(gpu, known) for model in (self.power, self.time))
+        return OperatingModel(power=power, time=time)
 
     def predict(self, queries: Queries, quantity: Quantity | Objective) -> Array:
         """Return ``quantity`` for each query, in the unit of its name, shape ``(n,)``.

@@ -62,6 +62,8 @@ class Outcome:
     held_mhz: float | None = None
     # Whether the policy of a clock guard forbids it, which tells nothing of others.
     barred: bool = False
+    spent_j: float | None = None  # energy that it took, all in all; None if that is not known
+    spent_s: float | None = None  # time that it took of a GPU, likewise
 
     @property
     def seen(self) -> Figures | None:

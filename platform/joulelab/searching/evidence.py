@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, inf, log, sqrt
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 from joulelab.core.configuration import Configuration
 from joulelab.errors import ConfigError
+from joulelab.hardware.board_facts import BoardFacts
 from joulelab.hardware.spec import GpuSpec
 from joulelab.objectives import Objective
 from joulelab.searching.base import Figures, Outcome
@@ -49,6 +50,8 @@ class Kept:
         return (self.u or 0.0) / (self.retention or 1.0)
 
 
+DEFAULT_HORIZON_S = 86400.0
+"""A day: points of up to 40 s are then worth any gain that the model can tell."""
 Qualities = Mapping[Cell, Kept]
 """What each cell keeps: quality depends on the workload's knobs, and on no clock."""
 
@@ -63,6 +66,8 @@ class Problem:
     # Probability of keeping to the constraints from which on a choice counts as feasible.
     confidence: float = CONFIDENCE
     gpu: GpuSpec | None = None  # what the catalogue says of the GPUs; None where it lacks them
+    calibration: BoardFacts | None = None  # what was measured of one, which gpu then has in it
+    horizon_s: float = DEFAULT_HORIZON_S  # for how long what is found will run, on one GPU
     # What the outputs of each cell keep, known beforehand; empty if it is not.
     qualities: Qualities = field(default_factory=dict)
 
@@ -72,6 +77,11 @@ class Problem:
                 "A search needs an objective that energy is a factor of, as it is of edp, got "
                 f"{self.objective.name}; time alone is least at the highest clock."
             )
+
+    @property
+    def knows_board(self) -> bool:
+        """Whether power over clocks was measured of a board."""
+        return self.calibration is not None and self.calibration.has_curve
 
 
 class Evidence:
@@ -133,6 +143,25 @@ class Evidence:
     def measured(self) -> tuple[Configuration, ...]:
         """Configurations with figures, in the order in which they were first measured."""
         return tuple(self._means)
+
+    @property
+    def least_gain(self) -> float:
+        """Relative improvement that is worth what a point costs; 0 if that is not known.
+
+        Over the horizon it spares as much energy and as much time as points have taken so far, in
+        the median, as the first also had its idle window.
+        """
+        known = [
+            (each.spent_j, each.spent_s)
+            for each in self.outcomes
+            if each.spent_j is not None and each.spent_s is not None
+        ]
+        if not known or not self._means:
+            return 0.0
+        spent_j = median(energy_j for energy_j, _ in known)
+        spent_s = median(time_s for _, time_s in known)
+        best = self._means[self.ranked()[0]]
+        return max(spent_j * best.time_s / best.energy_j, spent_s) / self.problem.horizon_s
 
     @property
     def baseline(self) -> Figures | None:

@@ -39,8 +39,9 @@ class Race(Strategy):
     """A strategy that screens, with repeats of what may be the best after it.
 
     While the screening waits for outcomes, repeats fill the time. A relative regret of
-    ``tolerance`` does not matter; ``level`` is the confidence of comparisons; ``num_trials`` what
-    the search may make, if that is known.
+    ``tolerance`` does not matter, nor one that is less over the horizon than a point costs;
+    ``level`` is the confidence of comparisons; ``num_trials`` what the search may make, if that is
+    known.
 
     Raises:
         ConfigError: If ``most_repeats`` is below 1 or ``tolerance`` is negative.
@@ -202,7 +203,7 @@ class Race(Strategy):
             return None
         if self._may_repeat(now.best, _CONFIRMED):
             return now.best
-        if now.open_regret <= self._tolerance:
+        if now.open_regret <= max(self._tolerance, self.evidence.least_gain):
             return None
         open_ = [each for each in now.members if self._may_repeat(each)]
         for each in sorted(open_, key=self._tries):

@@ -17,8 +17,6 @@ from joulelab.core.trial import Trial, product_slug
 from joulelab.errors import ConfigError
 from joulelab.guard.settings import GuardSettings
 from joulelab.hardware.board_facts import BoardFacts, read_board_facts
-from joulelab.hardware.catalogue import spec_of_boards
-from joulelab.hardware.spec import GpuSpec
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
@@ -31,7 +29,7 @@ from joulelab.study.run import StudySetup, run_trials
 from joulelab.study.search_queue import CheckTrial, Search, SearchQueue
 from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.durable import check_folder
-from joulelab.tracking.mlflow_calibrations import calibration_file
+from joulelab.tracking.mlflow_calibrations import calibration_file, own_calibration
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads.parcel import Parcel
 
@@ -103,24 +101,20 @@ class AbstractLab(ABC, Generic[Gpu]):
             on_event=on_event,
         )
 
-    def spec(self, gpus: Sequence[Gpu]) -> GpuSpec | None:
-        """Return what is known of ``gpus``, of one product, before they are measured.
-
-        Raises:
-            ConfigError: If the calibration is of none of them, or of another driver or host.
-        """
-        spec, facts = spec_of_boards(gpus[0].identity.name), self.facts(gpus)
-        return spec if spec is None or facts is None else facts.on(spec)
-
     def facts(self, gpus: Sequence[Gpu]) -> BoardFacts | None:
         """Return what was measured once of one of ``gpus``; ``None`` without a calibration.
+
+        Without one that is named, it is the newest of the first GPU in the store of results, if
+        that has one of its driver and host.
 
         Raises:
             ConfigError: If the calibration is of none of them, or of another driver or host.
             TrackingError: If it is a registered one, and the store has none of that name.
         """
         if self.calibration is None:
-            return None
+            if self.store_uri is None:
+                return None
+            return own_calibration(self.store_uri, gpus[0].identity, gpus[0].hostname)
         facts = read_board_facts(calibration_file(self.calibration, self.store_uri))
         gpu = next((each for each in gpus if each.uuid == facts.device.uuid), gpus[0])
         facts.check(gpu.identity, gpu.hostname)

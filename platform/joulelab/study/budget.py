@@ -6,29 +6,38 @@ from dataclasses import dataclass
 from math import inf
 
 from joulelab.core.bounds import DAY_S, MOST_TRIALS, check_positive
+from joulelab.searching.evidence import DEFAULT_HORIZON_S
 
 MOST_WALL_S = 366 * DAY_S
 MOST_ENERGY_J = 1e12
+MOST_HORIZON_H = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """Bounds from which on no further trial is begun, all finite; ``None`` for no bound.
 
+    And what a further one is worth.
+
     Attributes:
         num_trials: Trials of the search, those of earlier runs included.
         wall_s: Seconds of this run.
         energy_j: Joules spent on trials, those of earlier runs included.
+        horizon_h: Hours for which what is found will run on one GPU: nothing more is tried whose
+            expected gain over them is less than what points have taken, in joules or in seconds.
+            By default a day, which points of seconds are always worth.
     """
 
     num_trials: int | None = None
     wall_s: float | None = None
     energy_j: float | None = None
+    horizon_h: float = DEFAULT_HORIZON_S / 3600
 
     def __post_init__(self) -> None:
         check_positive("num_trials", self.num_trials, MOST_TRIALS)
         check_positive("wall_s", self.wall_s, MOST_WALL_S)
         check_positive("energy_j", self.energy_j, MOST_ENERGY_J)
+        check_positive("horizon_h", self.horizon_h, MOST_HORIZON_H)
 
     @property
     def words(self) -> str:

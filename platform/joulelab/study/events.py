@@ -116,6 +116,8 @@ def outcome_of(phases: Sequence[Measurement]) -> Outcome:
         capped=bool(capped),
         held_mhz=min(clocks_mhz, default=None),
         barred=any(finding.reason == "not_allowed" for finding in findings),
+        spent_j=sum(map(spent_j, phases)),
+        spent_s=sum(map(_spent_s, phases)),
     )
     if not findings:
         return replace(found, figures=_figures(phases))
@@ -134,6 +136,13 @@ def spent_j(measurement: Measurement) -> float:
     if duration_s > 0:
         energy_j *= 1 + (measurement.observed.warmup_s or 0.0) / duration_s
     return energy_j + (0.0 if idle is None else idle.energy_j)
+
+
+def _spent_s(measurement: Measurement) -> float:
+    """Return the time of the same parts."""
+    idle_s = 0.0 if measurement.idle is None else measurement.idle.duration_s
+    windows_s = sum(window.duration_s for window in measurement.windows)
+    return idle_s + (measurement.observed.warmup_s or 0.0) + windows_s
 
 
 def result_of(outcome: Outcome, objective: Objective = EDP) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.errors import ConfigError
+from joulelab.hardware.board_facts import BoardFacts
 from joulelab.hardware.catalogue import spec_of_boards
 from joulelab.hardware.processors import processor_of
 from joulelab.hardware.spec import GpuSpec
@@ -81,6 +82,7 @@ def run_race(
     Raises:
         MeasurementError: If what was measured allows no answer.
     """
+    problem = replace(problem, horizon_s=3600.0 * race.budget.horizon_h)
     screening = lab.strategy(race.algorithm)(problem, seed=race.seed)
     num_trials = race.budget.num_trials
     strategy = Race(problem, screening, most_repeats=race.most_repeats, num_trials=num_trials)
@@ -209,11 +211,11 @@ def problem_on(
     objective: Objective,
     constraints: Sequence[Constraint] = (),
     *,
-    spec: GpuSpec | None = None,
+    calibration: BoardFacts | None = None,
 ) -> Problem:
     """Return what is searched for on ``gpus``, which are of one product.
 
-    ``spec`` is what is known of them, by default what the catalogue says.
+    ``calibration`` is what was measured of one, which goes over what the catalogue says.
 
     Raises:
         ConfigError: If there is nothing to choose, a power limit that may not be set, or if a GPU
@@ -230,8 +232,18 @@ def problem_on(
         space=_space(program, axes, references=over_cells(constraints)),
         objective=objective,
         constraints=tuple(constraints),
-        gpu=spec or spec_of_boards(gpus[0].identity.name),
+        gpu=_known(gpus[0], calibration),
+        calibration=calibration,
     )
+
+
+def _known(gpu: StudyGpu, calibration: BoardFacts | None) -> GpuSpec | None:
+    spec = spec_of_boards(gpu.identity.name)
+    if spec is None or calibration is None:
+        return spec
+    from joulelab.power_models.calibrated import calibrated_spec  # it needs SciPy
+
+    return calibrated_spec(spec, calibration)
 
 
 def _computable(

@@ -1,10 +1,15 @@
 """Calibrations of boards in MLflow: each a version of a registered name, with its figures."""
 
+import logging
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from joulelab.core.device import DeviceIdentity
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.hardware.board_facts import BoardFacts, board_text, read_board_facts
+from joulelab.tracking.addresses import database_path
 from joulelab.tracking.mlflow_registry import (
     ARTIFACT,
     VERSION_TAG,
@@ -14,13 +19,15 @@ from joulelab.tracking.mlflow_registry import (
     keep,
     reference,
 )
+from joulelab.tracking.mlflow_store import open_client, reached
 from joulelab.workloads.disk_cache import digest, user_folder
 
 _ABOUT = (
     "Calibrations of boards by joulelab: each run is a version of a registered name, with what "
     "was measured as metrics (uncertainties end in .u), and its file as an artifact."
 )
-_FILE = "board.json"
+_FILE, _UUID = "board.json", "joulelab.uuid"
+_log = logging.getLogger(__name__)
 
 
 def register_calibration(uri: str, name: str, facts: BoardFacts) -> RegisteredModel:
@@ -41,7 +48,7 @@ def register_calibration(uri: str, name: str, facts: BoardFacts) -> RegisteredMo
         head="A board of this machine, measured once; refused for any other.",
         tags={
             "joulelab.gpu": facts.device.name,
-            "joulelab.uuid": facts.device.uuid,
+            _UUID: facts.device.uuid,
             "joulelab.driver": facts.device.driver_version,
             "joulelab.host": facts.host,
             "joulelab.measured_at": facts.measured_at,
@@ -85,3 +92,45 @@ def calibration_file(where: str | Path, uri: str | None) -> Path:
             )
         read_board_facts(kept)
         return kept.replace(own / f"{asked[0]}-{version}-{digest(kept.read_text())}.json")
+
+
+def own_calibration(uri: str, device: DeviceIdentity, host: str) -> BoardFacts | None:
+    """Return the newest calibration in a store of this board, driver and host; ``None`` without.
+
+    One of the board with another driver or host is not taken, nor is one that cannot be read, as a
+    store may be down; the log names the difference.
+    """
+    try:
+        if (where := _newest(uri, device.uuid)) is None:
+            return None
+        facts = read_board_facts(calibration_file(where, uri))
+        facts.check(device, host)
+    except (ConfigError, TrackingError) as error:
+        _log.warning("No calibration of the store is taken: %s", error)
+        return None
+    _log.info("%s, measured %s, is taken for the board.", where, facts.measured_at)
+    return facts
+
+
+def _newest(uri: str, uuid: str) -> str | None:
+    """Return the address of the newest calibration of a board; ``None`` if there is none."""
+    if (path := database_path(uri)) is not None and not _has_any(path):
+        return None
+    with reached(uri):
+        found = open_client(uri).search_model_versions(f"tags.`{_UUID}` = '{uuid}'")
+    if not found:
+        return None
+    newest = max(found, key=lambda version: int(version.creation_timestamp))
+    return f"models:/{newest.name}/{newest.version}"
+
+
+def _has_any(path: Path) -> bool:
+    """Whether an embedded store has a calibration; MLflow takes seconds to begin."""
+    if not path.exists():
+        return False
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as store:
+            asked = "SELECT 1 FROM model_version_tags WHERE key = ? LIMIT 1"
+            return store.execute(asked, (_UUID,)).fetchone() is not None
+    except sqlite3.Error as error:
+        raise TrackingError(f"MLflow store {path}: {error}") from error

@@ -4,9 +4,11 @@ import csv
 import json
 
 import pytest
+from calibrated_by_law import board_like, facts_by_law
 from synthetic_runs import CLOCKS_MHZ, write_runs
 
 from joulelab.cli.main import main
+from joulelab.hardware.board_facts import board_text
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +172,37 @@ def test_an_address_that_is_none_of_a_registered_model_is_told(capsys, table, wh
 
     assert code == 2
     assert why in err
+
+
+@pytest.fixture
+def calibration(tmp_path):
+    def written(key, **changes):
+        path = tmp_path / f"{key}.json"
+        path.write_text(board_text(facts_by_law(board_like(key, **changes))))
+        return path
+
+    return written
+
+
+def test_a_sweep_takes_what_was_measured_of_the_board(capsys, folder, calibration):
+    words = ("sweep", folder, "--board", "a100_sxm", "--fp-active", 0.2, "--dram-active", 0.2)
+    clocks = ("--sm-clock-mhz", 210, "--json")
+
+    _, usual, _ = told(capsys, *words, *clocks)
+    path = calibration("a100_sxm", constant=1.3)
+    _, known, _ = told(capsys, *words, "--calibration", path, *clocks)
+
+    usual_w, known_w = (json.loads(out)["predictions"][0]["power_w"] for out in (usual, known))
+    assert known_w > 1.05 * usual_w
+
+
+def test_a_calibration_of_another_kind_of_gpu_is_refused(capsys, table, folder, calibration):
+    path = calibration("h200_sxm")
+
+    code, _, err = told(
+        capsys, "predict", table, folder, "--sm-clock-mhz", 900, "--application", "app00",
+        "--calibration", path,
+    )  # fmt: skip
+
+    assert code
+    assert "must be of the kind of GPU that is asked about, a100_sxm" in err

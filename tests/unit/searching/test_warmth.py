@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from search_surfaces import CLOCKS_MHZ, Surface, problem_on
 
-from joulelab.searching.model.parameters import excess_k, warmth_line
+from joulelab.searching.model.warmth import excess_k, warmth_line
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies.model_guided import ModelGuided
 

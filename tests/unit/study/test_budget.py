@@ -73,7 +73,7 @@ def test_another_trial_of_the_mean_energy_must_fit_in(spent_j, left):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 0, -1, 1e300])
-@pytest.mark.parametrize("name", ["num_trials", "wall_s", "energy_j"])
+@pytest.mark.parametrize("name", ["num_trials", "wall_s", "energy_j", "horizon_h"])
 def test_a_bound_that_bounds_nothing_is_refused(name, value):
     with pytest.raises(ConfigError, match=f"{name} must be positive and at most"):
         Budget(**{name: value})

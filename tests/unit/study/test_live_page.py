@@ -82,6 +82,14 @@ def test_what_a_search_has_found_so_far_is_what_its_end_says_of_the_same(search)
     assert found.rows == search.result.rows
 
 
+def test_what_trials_took_adds_up_to_what_the_search_did(search):
+    outcomes = [step.outcome for step in search.result.steps]
+
+    assert sum(each.spent_j for each in outcomes) == pytest.approx(search.result.answer.spent_j)
+    windows_s = sum(w.duration_s for m in search.measurements for w in m.windows)
+    assert sum(each.spent_s for each in outcomes) > windows_s > 0.0
+
+
 def test_a_search_that_goes_on_has_front_and_course_of_what_is_there(under_way):
     folder = under_way(5)
 

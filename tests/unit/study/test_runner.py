@@ -203,6 +203,21 @@ def test_a_registered_calibration_is_looked_up_in_the_store_of_the_study(make_la
         joulelab.sweep(step, cost=cost, lab=make_lab(calibration=where))
 
 
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
+def test_the_calibration_of_its_board_is_taken_from_the_store_of_the_study(make_lab, tmp_path):
+    uri = embedded_uri(tmp_path / "store")
+    lab = make_lab(tracking_uri=uri)
+    with lab.open() as gpus:
+        own = replace(calibration_of(""), device=gpus[0].identity, host=gpus[0].hostname)
+        assert lab.facts(gpus) is None
+
+        register_calibration(uri, "board", own)
+
+        assert lab.facts(gpus) == own
+        assert make_lab().facts(gpus) is None
+
+
 def test_clocks_are_given_back_when_a_study_has_ended(make_lab, tmp_path):
     joulelab.sweep(step, cost=cost, clocks_mhz=CLOCKS_MHZ, repeats=1, lab=make_lab())
 

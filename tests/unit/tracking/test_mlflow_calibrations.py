@@ -1,5 +1,6 @@
 """Calibrations of boards, kept in an MLflow store and read back."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,11 @@ import pytest
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.hardware.board_facts import read_board_facts
 from joulelab.tracking.addresses import embedded_uri
-from joulelab.tracking.mlflow_calibrations import calibration_file, register_calibration
+from joulelab.tracking.mlflow_calibrations import (
+    calibration_file,
+    own_calibration,
+    register_calibration,
+)
 from joulelab.tracking.mlflow_registry import Kept, keep
 from joulelab.tracking.mlflow_store import open_client
 
@@ -86,3 +91,47 @@ def test_what_is_no_calibration_is_refused(uri):
 
 def _note(folder):
     (folder / "note.txt").write_text("no calibration")
+
+
+def test_the_newest_calibration_of_a_board_is_found(uri, facts):
+    newer = replace(facts, measured_at="2026-12-01T00:00:00+00:00")
+    register_calibration(uri, "again", newer)
+
+    assert own_calibration(uri, facts.device, facts.host) == newer
+
+
+@pytest.mark.parametrize(
+    ("now", "difference"),
+    [
+        (("1.2", "vm"), "driver was 580.159.04 and is 1.2"),
+        (("580.159.04", "elsewhere"), "host was vm and is elsewhere"),
+    ],
+)
+def test_one_with_another_driver_or_host_is_not_taken(uri, facts, caplog, now, difference):
+    driver, host = now
+    device = replace(facts.device, driver_version=driver)
+
+    assert own_calibration(uri, device, host) is None
+    assert difference in caplog.text
+
+
+def test_that_of_another_board_is_none(uri, facts, caplog):
+    other = replace(facts.device, uuid="GPU-other")
+
+    assert own_calibration(uri, other, facts.host) is None
+    assert not caplog.text
+
+
+def test_a_store_that_is_not_there_is_left_so(tmp_path, facts):
+    uri = embedded_uri(tmp_path)
+
+    assert own_calibration(uri, facts.device, facts.host) is None
+    assert not list(tmp_path.glob("*.db"))
+
+
+def test_a_store_that_cannot_be_read_is_logged_and_not_taken(tmp_path, facts, caplog):
+    uri = embedded_uri(tmp_path)
+    (tmp_path / "mlflow.db").write_text("no database " * 100)
+
+    assert own_calibration(uri, facts.device, facts.host) is None
+    assert "not a database" in caplog.text

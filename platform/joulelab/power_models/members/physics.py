@@ -10,6 +10,7 @@ from typing_extensions import override
 from joulelab.core.power_law import relative_time
 from joulelab.core.process import one_thread
 from joulelab.hardware import GPUS
+from joulelab.hardware.spec import GpuSpec
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import Corrections
 from joulelab.power_models.members.physics_fits import (
@@ -67,6 +68,7 @@ class PhysicsModel(PowerModel):
         self.caps_w: Mapping[str, float] = {}
         self.moved: Mapping[str, Array] = {}
         self.boards: Mapping[str, str] = {}
+        self.measured: Mapping[str, Array] = {}
         self._weights: Mapping[str, Array] = {}
 
     @override
@@ -74,7 +76,7 @@ class PhysicsModel(PowerModel):
         profiles = [queries.profiles[number] for number in np.unique(queries.profile)]
         self.known, self.boards = {}, {profile.gpu: profile.board for profile in profiles}
         self._time_gpus: tuple[str, ...] = tuple(sorted(self.boards))
-        self.caps_w = self._caps_seen(queries, values)
+        self.caps_w = caps_seen(queries, values) if self.target == "power_w" else {}
         scatter, kept = own_scatter(queries, values), thinned(queries)
         self._scatters = scatter[scatter > 0.0]
         queries, values = queries.select(kept), values[kept]
@@ -83,8 +85,7 @@ class PhysicsModel(PowerModel):
             self._time_weights = self._fitted_time(queries, values, scatter, zeros, 0)
         else:
             self.moved, board = self._learned_shapes(queries, values, scatter)
-            inputs = profile_inputs(queries)
-            self._weights = learned_weights(queries, inputs, board, self._shape)
+            self._weights = learned_weights(queries, profile_inputs(queries), board, self._shape)
         self._doubt = _FIRST_DOUBT
         moved = self._departures(queries, values)
         self._doubt = np.clip(np.sqrt(np.mean(moved**2, axis=0)), *_DOUBTS)
@@ -99,6 +100,13 @@ class PhysicsModel(PowerModel):
         return self._law_of(queries)(parameters)
 
     @override
+    def on_board(self, gpu: str, spec: GpuSpec) -> Self:
+        aware = copy.copy(self)
+        own = shape_by_catalogue(spec) - shape_by_catalogue(GPUS[spec.key])
+        aware.measured = {**self.measured, gpu: own}
+        return aware
+
+    @override
     @one_thread()
     def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> Self:
         """Return a new model that knows some measured points, as every model does.
@@ -111,7 +119,8 @@ class PhysicsModel(PowerModel):
         adapted = copy.copy(self)
         adapted.least_odds = least_odds(queries, anchors.over_limit, self._time_gpus)
         free = queries.of_profiles([p.pair not in self.held_mhz for p in queries.profiles]) > 0
-        seen = self._caps_seen(queries.select(free), values[free]) if free.any() else {}
+        tells = free.any() and self.target == "power_w"
+        seen = caps_seen(queries.select(free), values[free]) if tells else {}
         adapted.caps_w = {**self.caps_w, **seen}
         adapted.place(queries, values, [g for g in anchors.boards if g not in self.domain.gpus])
         scaled = super(PhysicsModel, adapted).adapt(anchors, profiled=profiled)
@@ -137,20 +146,16 @@ class PhysicsModel(PowerModel):
     @override
     def _state(self) -> State:
         pairs = list(self.known)
-        values = {
+        values: dict[str, Any] = {
             "known": [list(pair) for pair in pairs],
             "time_gpus": list(self._time_gpus),
-            "caps_w": dict(self.caps_w),
-            "boards": dict(self.boards),
         }
-        arrays = {
-            "known": np.array([self.known[pair] for pair in pairs]).reshape(len(pairs), 2),
-            "scatters": self._scatters,
-            "doubt": self._doubt,
-        }
-        if self.target == "time_s":
-            arrays["time_weights"] = self._time_weights
+        values |= {"caps_w": dict(self.caps_w), "boards": dict(self.boards)}
+        arrays = {"scatters": self._scatters, "doubt": self._doubt}
+        arrays["known"] = np.array([self.known[pair] for pair in pairs]).reshape(len(pairs), 2)
+        arrays |= {"time_weights": self._time_weights} if self.target == "time_s" else {}
         arrays |= {f"moved.{gpu}": moved for gpu, moved in self.moved.items()}
+        arrays |= {f"measured.{gpu}": own for gpu, own in self.measured.items()}
         arrays |= {f"weights.{gpu}": weights for gpu, weights in self._weights.items()}
         return State(values=values, arrays=arrays)
 
@@ -162,6 +167,7 @@ class PhysicsModel(PowerModel):
         self._scatters, self._doubt = arrays["scatters"], arrays["doubt"]
         self._time_gpus = tuple(state.values.get("time_gpus", ()))
         self.caps_w, self.boards = state.values["caps_w"], state.values["boards"]
+        self.measured = state.prefixed("measured.").arrays
         if self.target == "time_s":
             self._time_weights = arrays["time_weights"]
             return
@@ -175,8 +181,8 @@ class PhysicsModel(PowerModel):
             odds, memory = time_parameters(self._time_weights, self._time_gpus, queries, inputs).T
             least = [self.least_odds.get(profile.pair, -np.inf) for profile in queries.profiles]
             return np.column_stack([np.maximum(odds, least), memory])
-        rows = zip(queries.profiles, inputs[:, :4], strict=True)
-        dynamic = [self._weights.get(p.gpu, self._weights[""]) @ row for p, row in rows]
+        rows, usual = zip(queries.profiles, inputs[:, :4], strict=True), self._weights[""]
+        dynamic = [self._weights.get(p.gpu, usual) @ row for p, row in rows]
         logs = np.log(np.maximum(dynamic, LEAST_DYNAMIC))
         return np.column_stack([logs, np.zeros(len(logs))])
 
@@ -184,7 +190,7 @@ class PhysicsModel(PowerModel):
         """Return the values of ``queries`` by the parameters of all profiles."""
         which, ratio = queries.profile, queries.clock_ratio
         if self.target == "time_s":
-            knee = memory_knee(queries, self._time_weights)
+            knee = memory_knee(queries, self._time_weights, self.measured)
             return lambda parameters: relative_time(ratio, parameters[which], knee)
         inputs = profile_inputs(queries)[which]
         boards = []
@@ -257,14 +263,11 @@ class PhysicsModel(PowerModel):
             level = np.median(self._departures(here, there)[:, 0])
             self._weights = {**self._weights, gpu: self._weights[""] * np.exp(level)}
 
-    def _caps_seen(self, queries: Queries, values: Array) -> Mapping[str, float]:
-        return caps_seen(queries, values) if self.target == "power_w" else {}
-
     def _fitted_time(
         self, queries: Queries, values: Array, scatter: Array, known: Array, first: int
     ) -> Array:
-        inputs, gpus = profile_inputs(queries), self._time_gpus
-        return fitted_time(queries, values, inputs, scatter, gpus=gpus, known=known, first=first)
+        gpus, own = self._time_gpus, self.measured
+        return fitted_time(queries, values, scatter, gpus=gpus, known=known, first=first, own=own)
 
     def _learned_shapes(
         self, queries: Queries, values: Array, scatter: Array
@@ -283,18 +286,14 @@ class PhysicsModel(PowerModel):
     def _learned_shape(
         self, queries: Queries, values: Array, scatter: Array, first: Array | float = 0.0
     ) -> tuple[Array, Array]:
-        profile = queries.profiles[queries.profile[0]]
-        limit_w = profile.spec.default_power_limit_w
-        return fitted_shape(
-            queries,
-            values / limit_w,
-            profile_inputs(queries),
-            scatter=scatter,
-            cap=self.caps_w.get(profile.gpu, np.inf) / limit_w,
-            first=first,
-        )
+        profile, inputs = queries.profiles[queries.profile[0]], profile_inputs(queries)
+        limit_w, own = profile.spec.default_power_limit_w, self.measured.get(profile.gpu, 0.0)
+        board, cap = values / limit_w, self.caps_w.get(profile.gpu, np.inf) / limit_w
+        first = first + own
+        moved, top = fitted_shape(queries, board, inputs, scatter=scatter, cap=cap, first=first)
+        return moved - own, top
 
     def _shape(self, gpu: str, board: str) -> PowerShape:
         spec, own = GPUS[board], self.moved.get(gpu)
         own = expected_departure(spec, self.moved, self.boards) if own is None else own
-        return PowerShape.of(shape_by_catalogue(spec) + own)
+        return PowerShape.of(shape_by_catalogue(spec) + own + self.measured.get(gpu, 0.0))

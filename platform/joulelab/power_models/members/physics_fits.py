@@ -18,6 +18,7 @@ from joulelab.power_models.members.physics_laws import (
     PowerShape,
     lossless,
     memory_knee,
+    profile_inputs,
     shape_by_catalogue,
     time_parameters,
 )
@@ -143,18 +144,21 @@ def learned_weights(
 def fitted_time(
     queries: Queries,
     values: Array,
-    inputs: Array,
     scatter: Array,
     *,
     gpus: tuple[str, ...],
     known: Array,
     first: int,
+    own: Mapping[str, Array],
 ) -> Array:
     """Return the weights of time, of which those before ``first`` are known, the others near 0.
+
+    ``own`` is by how much calibrated boards depart from the catalogue.
 
     All values of a profile are over one measured time, whose scatter they have in common: as
     much of their mean error as that may be is taken off.
     """
+    inputs = profile_inputs(queries)
     count = np.bincount(queries.profile, minlength=len(scatter))
     weight = np.sqrt(_ROWS_PER_PROFILE / count[queries.profile])
     row_error = np.hypot(_TIME_ERROR, scatter)
@@ -165,7 +169,7 @@ def fitted_time(
     def misfit(moved: Array) -> Array:
         weights = np.append(known[:first], moved * doubt)
         each = time_parameters(weights, gpus, queries, inputs)[queries.profile]
-        predicted = relative_time(queries.clock_ratio, each, memory_knee(queries, weights))
+        predicted = relative_time(queries.clock_ratio, each, memory_knee(queries, weights, own))
         errors = np.log(predicted / values)
         mean = np.bincount(queries.profile, errors, len(scatter)) / np.maximum(count, 1)
         left = errors - (common * mean)[queries.profile]

@@ -105,11 +105,18 @@ def least_odds(queries: Queries, share: Array, trained_on: Container[str]) -> di
     return found
 
 
-def memory_knee(queries: Queries, weights: Array) -> Array:
-    """Return the clock below which memory is starved, over that of each query's profile."""
-    knees = [p.spec.timing.memory_knee_mhz / p.clock_mhz for p in queries.profiles]
-    moved = np.exp(weights[len(TIME_WEIGHTS) - 1])
-    return np.asarray(np.minimum(queries.of_profiles(knees) * moved, 1.0))
+def memory_knee(queries: Queries, weights: Array, measured: Mapping[str, Array]) -> Array:
+    """Return the clock below which memory is starved, over that of each query's profile.
+
+    ``measured`` is by how much calibrated boards depart from the catalogue, by label.
+    """
+    moved = {label: np.exp(own[SHAPE.index("knee")]) for label, own in measured.items()}
+    knees = [
+        moved.get(p.gpu, 1.0) * p.spec.timing.memory_knee_mhz / p.clock_mhz
+        for p in queries.profiles
+    ]
+    learned = np.exp(weights[len(TIME_WEIGHTS) - 1])
+    return np.asarray(np.minimum(queries.of_profiles(knees) * learned, 1.0))
 
 
 def memory_over_core(dram_active: Array) -> Array:

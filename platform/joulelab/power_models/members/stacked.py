@@ -20,6 +20,7 @@ from typing import ClassVar, Self
 import numpy as np
 from typing_extensions import override
 
+from joulelab.hardware.spec import GpuSpec
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration, Correction, Corrections
 from joulelab.power_models.decision import (
@@ -69,6 +70,7 @@ _UNTRAINED = (
 _HELD_SPREAD = 0.2
 """Nine of ten logs of clocks at which a limit held runs are within so much of the usual one, on an
 H100 and an H200."""
+_CATALOGUED = "catalogued"
 _STEEPNESS = {"power_w": 2.0, "time_s": 1.0}
 """To which power of the clock it goes there, at most."""
 
@@ -87,6 +89,8 @@ class StackedModel(PowerModel):
         # applications that were left out.
         "fixed_is_as_good",
     )
+    catalogued: PowerModel | None = None
+    """The law without what was measured of boards; ``None`` where that is nothing."""
     learned_values: ClassVar[tuple[str, ...]] = ("scatter",)  # of single values, by application
 
     @override
@@ -156,10 +160,10 @@ class StackedModel(PowerModel):
 
     @override
     def answer(self, queries: Queries) -> Array:
-        logs = [
-            np.log(each.answer(queries)) + each.corrections.log_factor(queries)
-            for each in self.members
-        ]
+        logs = [_log_answer(each, queries) for each in self.members]
+        if self.catalogued is not None:
+            moved = logs[0] - _log_answer(self.catalogued, queries)
+            logs[1:] = [log + moved for log in logs[1:]]
         weights = np.empty((len(queries.profiles), len(MEMBERS)))
         trained_on = self.members[0].domain.gpus
         for number, profile in enumerate(queries.profiles):
@@ -172,6 +176,17 @@ class StackedModel(PowerModel):
     def holding(self, held_mhz: Mapping[Pair, float]) -> Self:
         aware = super().holding(held_mhz)
         aware.members = [each.holding(aware.held_mhz) for each in self.members]
+        if self.catalogued is not None:
+            aware.catalogued = self.catalogued.holding(aware.held_mhz)
+        return aware
+
+    @override
+    def on_board(self, gpu: str, spec: GpuSpec) -> Self:
+        """Return a new model whose law knows a board; others follow by how that moves the law."""
+        aware = copy.copy(self)
+        law = self.members[0]
+        aware.catalogued = self.catalogued or law
+        aware.members = [law.on_board(gpu, spec), *self.members[1:]]
         return aware
 
     @override
@@ -179,6 +194,8 @@ class StackedModel(PowerModel):
         """Return a new model each of whose members knows some measured points."""
         adapted = copy.copy(self)
         adapted.members = [each.adapt(anchors, profiled=profiled) for each in self.members]
+        if self.catalogued is not None:
+            adapted.catalogued = self.catalogued.adapt(anchors, profiled=profiled)
         found = adapted.members[-1].corrections.pairs
         pairs = {
             pair: Correction(offset=0.0, slope=0.0, anchors=c.anchors) for pair, c in found.items()
@@ -241,10 +258,18 @@ class StackedModel(PowerModel):
     def _save_native(self, folder: Path) -> None:
         for each in self.members:
             each.save(folder / each.name)
+        if self.catalogued is not None:
+            self.catalogued.save(folder / _CATALOGUED)
 
     @override
     def _load_native(self, folder: Path) -> None:
         self.members = [kind.load(folder / kind.name) for kind in MEMBERS]
+        if (folder / _CATALOGUED).is_dir():
+            self.catalogued = MEMBERS[0].load(folder / _CATALOGUED)
+
+
+def _log_answer(member: PowerModel, queries: Queries) -> Array:
+    return np.asarray(np.log(member.answer(queries)) + member.corrections.log_factor(queries))
 
 
 def _fixed_ratios(queries: Queries, power_w: Array, time_s: Array) -> Array:

@@ -12,7 +12,7 @@ from joulelab.searching.evidence import Evidence, Kept, Problem
 from joulelab.searching.model.covariances import MEMORY, QUALITY, CellKernel, Spread, field
 from joulelab.searching.model.hypotheses import Hypotheses
 from joulelab.searching.model.law import Rows
-from joulelab.searching.model.parameters import warmth_line
+from joulelab.searching.model.warmth import warmth_line
 from joulelab.searching.space import SearchSpace, at_default
 from joulelab.workloads import WORKLOADS
 

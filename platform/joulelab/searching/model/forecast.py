@@ -16,7 +16,8 @@ from joulelab.searching.model.covariances import CellKernel, Covariances
 from joulelab.searching.model.feasibility import Feasibility, heat
 from joulelab.searching.model.hypotheses import Hypotheses, Quantities
 from joulelab.searching.model.law import Observed, Rows
-from joulelab.searching.model.parameters import board_prior, excess_k
+from joulelab.searching.model.parameters import board_prior
+from joulelab.searching.model.warmth import excess_k
 from joulelab.searching.space import Cell, SearchSpace
 
 Array = NDArray[np.float64]
@@ -109,7 +110,8 @@ class Forecaster:
         points = [each.point for each in space]
         is_locked = [p.sm_clock_mhz is not None and p.power_limit_w is None for p in points]
         self.is_locked = np.array(is_locked)
-        self._board = board_prior(evidence.problem.gpu, top_mhz)
+        problem = evidence.problem
+        self._board = board_prior(problem.gpu, top_mhz, problem.calibration)
         self._outputs = _outputs(evidence.problem, self.cell)
         self._covariances = Covariances(self._cells)
         self._stages: dict[int, Hypotheses] = {}

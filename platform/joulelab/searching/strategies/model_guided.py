@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 _MOST_PROBED = 150
 """Configurations of a cell among which a probe is chosen: more are too near to each other."""
 _NUM_PROBES = 2
-"""Clocks besides the baseline's at which its cell is probed."""
+"""Clocks besides the baseline's at which its cell is probed; one less on a calibrated board."""
 _MOST_FAILURES, _MOST_OF_CELL = 2, 3
 """Failures after which a configuration, and a cell of which nothing was measured, is given up."""
 _HOPE = 0.05
@@ -43,7 +43,8 @@ _OPEN, _OPEN_LAWLESS = 0.05, 0.01
 """Probability that any configuration is better by what matters, from which on one is tried; the
 second where the law is known to fail, and with it what is expected."""
 _WORTH = 5e-4
-"""Least expected improvement for which something is tried that may not keep to the constraints."""
+"""Least expected improvement that the model can tell, for which something is tried if points cost
+no more than that is worth."""
 _LOST = 1e3
 """Finite logarithm of a cost that is infinite."""
 _AT_ONCE = 8
@@ -139,16 +140,17 @@ class ModelGuided(Strategy):
         best = int(np.argmax(gain.expected))
         is_lawless = forecast.belief.is_lawless
         close, least = (_CLOSE_LAWLESS, _OPEN_LAWLESS) if is_lawless else (_CLOSE, _OPEN)
-        is_open = gain.chance.max() > least and gain.expected[best] > _WORTH
+        needed = max(self.evidence.least_gain, _WORTH)
+        is_open = gain.chance.max() > least and gain.expected[best] > needed
         likely = free & ~forecast.is_capped & (forecast.feasible >= _EVEN)
-        is_close = gain.expected[best] < close or not is_open
+        is_close = needed < close and (gain.expected[best] < close or not is_open)
         if is_close and (beside := self._beside(forecast, likely)) is not None:
             return beside
         if is_open:
             return best
         worth = np.where(likely, gain.expected, 0.0)
-        best, is_open = int(np.argmax(worth)), self._chance_of_any(forecast, likely) > least
-        return best if is_open and worth[best] > 0.0 else None
+        pays = worth.sum() > needed and self._chance_of_any(forecast, likely) > least
+        return int(np.argmax(worth)) if pays else None
 
     def _reference_first(self, place: int) -> int:
         """Return the driver's clock in place of another one of a cell of which it is not known.
@@ -167,7 +169,8 @@ class ModelGuided(Strategy):
         own = np.flatnonzero(cell == cell[0])
         own = own[np.linspace(0, len(own) - 1, min(len(own), _MOST_PROBED)).astype(np.intp)]
         left = own[free[own]]
-        if not len(left) or len((tried | set(self._out)) & set(own.tolist())) > _NUM_PROBES:
+        most = _NUM_PROBES - self.evidence.problem.knows_board
+        if not len(left) or len((tried | set(self._out)) & set(own.tolist())) > most:
             return None
         forecast = self.forecast()
         left = left[~forecast.is_capped[left] & (forecast.feasible[left] > _HOPE)]
