@@ -47,10 +47,11 @@ def layout_work(
     """Return what convolutions that run on ``pipes`` add to groups of ``core_s`` of sums."""
     nothing = np.zeros(table.num_rows)
     ones = np.ones(table.num_rows)
-    if processor.timing.layout_efficiency is None:
+    efficiency = processor.timing.layout_efficiency
+    if efficiency is None:
         return LayoutWork(seconds=nothing, cache_b=nothing, memory_b=nothing, slower=ones)
     needs, may = _changes(table, pipes)
-    seconds = _seconds(table, processor)
+    seconds = _seconds(table, processor, efficiency * processor.timing.memory_efficiency)
     narrow = _narrowness(table)
     changes = needs | (may & (core_s * (narrow - 1) > seconds))
     activation_b = table.read_b + table.written_b
@@ -102,8 +103,11 @@ def _positions(table: WorkTable) -> Array:
     return np.where(is_gradient[main], shapes.pixels[main], read)
 
 
-def _seconds(table: WorkTable, processor: Processor) -> Array:
-    """Return how long images take to be brought in and back, and weights of windows to follow."""
+def _seconds(table: WorkTable, processor: Processor, reached: float) -> Array:
+    """Return how long images take to be brought in and back, and weights of windows to follow.
+
+    ``reached`` is the share of bandwidths at which that runs.
+    """
     cache, memory = processor.last_cache, processor.memory
     timing, shapes, main = processor.timing, table.shapes, table.main
     missed = missed_share(table.read_b + table.written_b, cache.size_b)
@@ -117,7 +121,6 @@ def _seconds(table: WorkTable, processor: Processor) -> Array:
     weights = _moved_weight_b(table) / element_b / _filled(shapes.window[main]) / _filled(channels)
     # Weights come from the main memory, and are in the cache when they are used.
     weight_s = weights * _HALF_B * (1 / cache.bandwidth_b_per_s + 1 / memory.bandwidth_b_per_s) / 2
-    reached = timing.layout_efficiency * timing.memory_efficiency
     kernels = np.where(shapes.window[main] > 1, 3, 2)  # one each of the image, weights, the result
     overhead_s = kernels * timing.overhead_s(("layout",), is_matrix=False)
     seconds: Array = (2 * tiled * _HALF_B / b_per_s + weight_s) / reached + overhead_s
