@@ -6,9 +6,10 @@ layout and its result back, at every call, in kernels of their own. They transpo
 positions and 32 channels, and take as long where a tile is not full: windows of 9 fill it to 9 / 32
 (325 shapes of 30 networks on an H200 are met to 11 %; benchmarks/fit_convolutions.py). A product
 over single pixels needs none of it where rows are whole units of 16 bytes. Where they are not, it
-changes the layout, too, or loads less at a time, whichever takes less. Compilers keep one layout
-for the whole network. On an H200 in half precision, a convolution of 64 images of 64 x 56 x 56
-takes 89 us, and 41 us where its images have that layout already: 48 us for 103 MB.
+changes the layout, too, or loads less at a time, whichever takes less: seen on Hopper, whose usual
+kernels need such units. On boards where no network was profiled half a change is taken. Compilers
+keep one layout for the whole network. On an H200 in half precision, a convolution of 64 images of
+64 x 56 x 56 takes 89 us, and 41 us where its images have that layout already: 48 us for 103 MB.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from joulelab.core.cost import Pipe
-from joulelab.estimator.pricing.kernel_class import LOAD_B
+from joulelab.estimator.pricing.kernel_class import LOAD_B, PIXEL_CONVOLUTION
 from joulelab.estimator.pricing.occupancy import missed_share
 from joulelab.estimator.pricing.table import Array, Flags, WorkTable
 from joulelab.hardware.processor import Processor
@@ -54,6 +55,9 @@ def layout_work(
     seconds = _seconds(table, processor, efficiency * processor.timing.memory_efficiency)
     narrow = _narrowness(table)
     changes = needs | (may & (core_s * (narrow - 1) > seconds))
+    if PIXEL_CONVOLUTION not in processor.timing.kind_efficiency:  # not profiled
+        narrow, changes = ones, needs | may
+        seconds = np.where(may, seconds / 2, seconds)
     activation_b = table.read_b + table.written_b
     moved_b = 2 * activation_b + _moved_weight_b(table)
     missed = missed_share(activation_b, processor.last_cache.size_b)
