@@ -41,6 +41,8 @@ class Point:
         m: Rows of the result; a convolution's output positions times batch; queries.
         n: Columns of the result; output channels per group; keys.
         k: Length of a dot product; a head's size.
+        window: Elements of a convolution's window, of one channel.
+        pixels: Positions in one result of a convolution.
         batch: Products side by side: groups, heads times samples.
         elements: Elements of the result.
         moved_b: Bytes read and written by one call, each operand once.
@@ -60,6 +62,8 @@ class Point:
     m: int = 0
     n: int = 0
     k: int = 0
+    window: int = 1
+    pixels: int = 0
     batch: int = 1
     elements: int = 0
     moved_b: float = 0.0
@@ -294,6 +298,8 @@ def _convolution(shape: tuple[int, ...], batch: int, dtype: str, memory_format: 
         m=m,
         n=n,
         k=k,
+        window=kernel**2,
+        pixels=side**2,
         batch=groups,
         elements=m * outputs,
         moved_b=size * _size_b(dtype),

@@ -33,8 +33,8 @@ EDGE_S = 0.05
 """A power sample averages some 25 ms; those nearer to the window's edges also saw its outside."""
 
 _POINT_COLUMNS = (
-    *("name", "kind", "dtype", "m", "n", "k", "batch", "elements", "moved_b", "flop"),
-    *("memory_format", "mode", "data", "cold", "kinds"),
+    *("name", "kind", "dtype", "m", "n", "k", "window", "pixels", "batch", "elements"),
+    *("moved_b", "flop", "memory_format", "mode", "data", "cold", "kinds"),
 )
 _ROW_COLUMNS = (
     *("time_s", "energy_j", "power_w", "counter_power_w", "sm_clock_mhz", "temperature_c"),

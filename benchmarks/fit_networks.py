@@ -261,9 +261,8 @@ def _convolution(name: str, shapes: Sequence[Sequence[int]]) -> MatrixShape | No
 def device_s(one: Evidence, processor: Processor) -> float:
     """Return how long all kernels take that ``one`` is about, at its clock."""
     costs = group_costs(one.table, processor)
-    rows = np.arange(one.table.num_rows)
-    clock_mhz = np.full(len(rows), min(one.clock_mhz, processor.default_clock_mhz))
-    memory_s = memory_side_s(costs, processor, clock_mhz, rows)
+    clock_mhz = np.full(one.table.num_rows, min(one.clock_mhz, processor.default_clock_mhz))
+    memory_s = memory_side_s(costs, processor, clock_mhz)
     device_s = kernel_s(costs.core_s_mhz / clock_mhz, memory_s) + costs.fixed_s
     return float(device_s[one.table.sequence].sum())
 

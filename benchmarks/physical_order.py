@@ -8,7 +8,7 @@ time. Energy of a sample rises by no more than a fifth where the batch doubles. 
 be otherwise is counted apart, with its reason:
 
 - layouts: programs that convolve images channel by channel may be slower in half precision, since
-  each convolution changes the layout twice (``estimator/pricing/kernel_rates.py``);
+  each convolution changes the layout twice (``estimator/pricing/layout.py``);
 - casts: half precision launches more kernels, as norms of language models compute in fp32
   (``LlamaRMSNorm`` of transformers), and time rises by no more than their number does;
 - cache: a batch that runs kernel by kernel leaves the last cache. Elementwise kernels reach 6.0

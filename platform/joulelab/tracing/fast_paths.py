@@ -10,9 +10,10 @@ Where it runs one kernel on a CPU, it may run several: it calls cuDNN without th
 convolution and adds it by a kernel of its own (``cudnn_convolution``,
 aten/src/ATen/native/Convolution.cpp), and copies a strided sequence before it convolves it. It
 rolls along one axis after the other (``roll_common``,
-aten/src/ATen/native/TensorTransformations.h), normalises over layers only what is contiguous, which
-it copies first (``layer_norm_cuda``), and looks for rows without any score after a softmax that is
-to be safe (``_safe_softmax``).
+aten/src/ATen/native/TensorTransformations.h), normalises over layers and groups only what is
+contiguous, which it copies first (``layer_norm_cuda``; ``native_group_norm``, whose result is
+contiguous where a CPU's lies as the image did), and looks for rows without any score after a
+softmax that is to be safe (``_safe_softmax``).
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -118,14 +119,22 @@ def _rolls(tensor: torch.Tensor, shifts: Sequence[int], axes: Sequence[int]) -> 
     return tensor
 
 
-def _norm_of_copy(tensor: torch.Tensor, *args: Any) -> object:
+def _layer_norm_of_copy(tensor: torch.Tensor, *args: Any) -> object:
     return _aten.native_layer_norm.default(tensor.contiguous(), *args)
+
+
+def _group_norm_of_copy(tensor: torch.Tensor, *args: Any) -> object:
+    return _aten.native_group_norm.default(tensor.contiguous(), *args)
 
 
 def _safe_softmax(tensor: torch.Tensor, axis: int, dtype: torch.dtype | None = None) -> object:
     shares = torch.softmax(tensor, axis, dtype=dtype)
     is_empty = torch.isneginf(tensor).all(dim=axis, keepdim=True)
     return torch.where(is_empty, torch.zeros((), dtype=shares.dtype), shares)
+
+
+def _is_strided(values: torch.Tensor) -> bool:
+    return not values.is_contiguous()
 
 
 def _is_strided_sequence(values: torch.Tensor) -> bool:
@@ -143,7 +152,8 @@ SEVERAL_KERNELS: Sequence[
     (_aten.convolution.default, lambda args: _is_strided_sequence(args[0]), _convolution_of_copy),
     (_aten.convolution.default, lambda args: args[2] is not None, _convolution_and_bias),
     (_aten.roll.default, lambda args: len(args) > 2 and len(args[2]) > 1, _rolls),
-    (_aten.native_layer_norm.default, lambda args: not args[0].is_contiguous(), _norm_of_copy),
+    (_aten.native_layer_norm.default, lambda args: _is_strided(args[0]), _layer_norm_of_copy),
+    (_aten.native_group_norm.default, lambda args: _is_strided(args[0]), _group_norm_of_copy),
     (_aten._safe_softmax.default, lambda _: True, _safe_softmax),  # noqa: SLF001
 )
 """What takes several kernels on a GPU, for which arguments, and what they do."""

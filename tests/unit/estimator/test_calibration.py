@@ -60,7 +60,7 @@ def convolution(batch, **changes):
         kind="conv",
         dtype="float16",
         mode="graph",
-        shape=MatrixShape(batch=1, m=m, n=n, k=k),
+        shape=MatrixShape(batch=1, m=m, n=n, k=k, window=9, pixels=56 * 56),
         elements=m * n,
         flop=2.0 * m * n * k,
         moved_b=2.0 * (2 * m * n + n * k),

@@ -358,6 +358,19 @@ def test_a_gpu_copies_what_is_strided_before_it_normalises_over_a_layer():
     assert [one.name for one in plain] == ["native_layer_norm"]
 
 
+def test_a_gpu_normalises_over_groups_channel_by_channel_whatever_the_layout():
+    """On a CPU the result keeps the layout, so that convolutions after it seemed to need none."""
+    with fake_tensors():
+        image = torch.empty(2, 8, 4, 4).to(memory_format=torch.channels_last)
+        weight = torch.empty(8, 8, 3, 3)
+    convolve = lambda: functional.conv2d(functional.group_norm(image, 2), weight)  # noqa: E731
+
+    found = operators_of(convolve)
+
+    assert [one.name for one in found] == ["clone", "native_group_norm", "convolution"]
+    assert found[-1].layout == "plain"
+
+
 def test_a_gpu_copies_a_strided_sequence_before_it_convolves_it():
     values, weight = torch.empty(2, 16, 8), torch.empty(4, 8, 3)
 

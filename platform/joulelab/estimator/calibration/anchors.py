@@ -185,7 +185,8 @@ def _kinds(text: str) -> dict[str, int]:
 def _shape(row: dict[str, str]) -> MatrixShape | None:
     if row["kind"] not in MATRIX_KINDS or not int(row["m"]):
         return None
-    return MatrixShape(**{name: int(row[name]) for name in ("batch", "m", "n", "k")})
+    windows = {name: int(row[name]) for name in ("window", "pixels") if row.get(name)}
+    return MatrixShape(**{name: int(row[name]) for name in ("batch", "m", "n", "k")}, **windows)
 
 
 def _number(row: dict[str, str], name: str) -> float | None:

@@ -12,8 +12,10 @@ from joulelab.tracing.precision import element_b, is_depthwise
 from joulelab.tracing.program import MatrixShape, Operator
 
 BATCHED_PRODUCT = "batched_product"
+CONVOLUTION = "convolution"
 FIRST_CONVOLUTION = "first_convolution"
 LAYER_NORM = "layer_norm"
+PIXEL_CONVOLUTION = "pixel_convolution"
 PRODUCT = "product"
 WIDE_GROUPS = "wide_groups"
 _LIKE = {
@@ -22,6 +24,7 @@ _LIKE = {
     "fused_pointwise": "pointwise",
     "fused_reduction": "row_reduction",
     "masked_attention": "fused_attention",
+    PIXEL_CONVOLUTION: CONVOLUTION,
     "strided_concatenation": "concatenation",
     "strided_pointwise": "pointwise",
     "uneven_batched_product": BATCHED_PRODUCT,
@@ -91,12 +94,14 @@ def _convolution(operator: Operator) -> str:
     if is_depthwise(operator) and shape is not None:
         return _depthwise(shape, is_last=is_last)
     if shape is None or not is_forward:
-        return "convolution"
+        return CONVOLUTION
     if shape.k / shape.window < _LEAST_K:
         return FIRST_CONVOLUTION
     if shape.batch > 1:
         return "grouped_convolution" if shape.n <= _NARROW_GROUP else WIDE_GROUPS
-    return "channels_last_convolution" if is_last else "convolution"
+    if is_last:
+        return "channels_last_convolution"
+    return CONVOLUTION if shape.window > 1 else PIXEL_CONVOLUTION
 
 
 def _depthwise(shape: MatrixShape, *, is_last: bool) -> str:

@@ -15,13 +15,13 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.kernel_class import FIRST_CONVOLUTION, WIDE_GROUPS
 from joulelab.estimator.pricing.kernel_rates import (
     efficiency,
-    layout_work,
     overhead_s,
     pipes_of,
     stream_efficiency,
     strips_used,
     waits_s,
 )
+from joulelab.estimator.pricing.layout import layout_work
 from joulelab.estimator.pricing.occupancy import served, utilisation
 from joulelab.estimator.pricing.table import Array, Shapes, WorkTable
 from joulelab.hardware.processor import Processor
@@ -69,20 +69,21 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     core_s_mhz, fill = _core(table, processor, pipes)
     cache_b, memory_b = served(table, processor)
     link_b, link_s = _link(table, processor, num_devices)
-    layout_s, layout_b, layout_memory_b = layout_work(table, processor, pipes)
     timing, cache, memory = processor.timing, processor.last_cache, processor.memory
     streamed = timing.memory_efficiency * stream_efficiency(table, processor)
     runs_on = np.array(pipes, dtype=object)
     flop = {pipe: table.per_group(table.flop * (runs_on == pipe)) for pipe in dict.fromkeys(pipes)}
     waiting_s = waits_s(table, processor, core_s_mhz / processor.default_clock_mhz)
-    moved_b = {cache.name: cache_b + layout_b, memory.name: memory_b + layout_memory_b}
+    group_s_mhz = _side_by_side(table, processor, pipes, core_s_mhz)
+    layout = layout_work(table, processor, pipes, group_s_mhz / processor.default_clock_mhz)
+    moved_b = {cache.name: cache_b + layout.cache_b, memory.name: memory_b + layout.memory_b}
     return GroupCosts(
-        core_s_mhz=_side_by_side(table, processor, pipes, core_s_mhz),
+        core_s_mhz=group_s_mhz * layout.slower,
         tensor_s_mhz=_tensor_s_mhz(table, processor, flop),
         cache_s=cache_b / (streamed * cache.bandwidth_b_per_s),
         found_s=(cache_b - memory_b) / (streamed * cache.bandwidth_b_per_s),
         memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
-        fixed_s=overhead_s(table, processor) + layout_s + link_s + waiting_s,
+        fixed_s=overhead_s(table, processor) + layout.seconds + link_s + waiting_s,
         fill=_group_fill(table, core_s_mhz, fill),
         flop_j=sum(
             (flop[pipe] * processor.power.flop_j[pipe] for pipe in flop),

@@ -1,0 +1,154 @@
+"""What convolutions take to bring images and weights into the layout of the matrix units.
+
+PyTorch keeps images channel by channel unless told otherwise. The convolutions of cuDNN on tensor
+cores want all channels of a pixel side by side, so each brings its input and its weights into that
+layout and its result back, at every call, in kernels of their own. They transpose tiles of 32
+positions and 32 channels, and take as long where a tile is not full: windows of 9 fill it to 9 / 32
+(325 shapes of 30 networks on an H200 are met to 11 %; benchmarks/fit_convolutions.py). A product
+over single pixels needs none of it where rows are whole units of 16 bytes. Where they are not, it
+changes the layout, too, or loads less at a time, whichever takes less: seen on Hopper, whose usual
+kernels need such units. On boards where no network was profiled half a change is taken. Compilers
+keep one layout for the whole network. On an H200 in half precision, a convolution of 64 images of
+64 x 56 x 56 takes 89 us, and 41 us where its images have that layout already: 48 us for 103 MB.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from joulelab.core.cost import Pipe
+from joulelab.estimator.pricing.kernel_class import LOAD_B, PIXEL_CONVOLUTION
+from joulelab.estimator.pricing.occupancy import missed_share
+from joulelab.estimator.pricing.table import Array, Flags, WorkTable
+from joulelab.hardware.processor import Processor
+
+_TILE = 32
+"""Positions, and channels, of the tiles that are transposed."""
+_HALF_B = 2.0
+"""Bytes of half precision: kernels that change a layout take as long for elements of any size
+(ResNet-18 at batch 256 on an H200: 1.69 ms in bf16, 1.90 ms in fp32)."""
+_NARROW_B = 4.0
+"""Bytes that libraries' kernels load at a time where rows are no whole units of 16 bytes; where
+they are no units of this either, one element of half precision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutWork:
+    """What each group takes besides its sums, to change the layout of what it convolves."""
+
+    seconds: Array  # at the default clock
+    cache_b: Array  # bytes of the last cache
+    memory_b: Array  # bytes of the main memory
+    slower: Array  # times that the sums take as long, where they load little at a time instead
+
+
+def layout_work(
+    table: WorkTable, processor: Processor, pipes: list[Pipe], core_s: Array
+) -> LayoutWork:
+    """Return what convolutions that run on ``pipes`` add to groups of ``core_s`` of sums."""
+    nothing = np.zeros(table.num_rows)
+    ones = np.ones(table.num_rows)
+    efficiency = processor.timing.layout_efficiency
+    if efficiency is None:
+        return LayoutWork(seconds=nothing, cache_b=nothing, memory_b=nothing, slower=ones)
+    needs, may = _changes(table, pipes)
+    seconds = _seconds(table, processor, efficiency * processor.timing.memory_efficiency)
+    narrow = _narrowness(table)
+    changes = needs | (may & (core_s * (narrow - 1) > seconds))
+    if PIXEL_CONVOLUTION not in processor.timing.kind_efficiency:  # not profiled
+        narrow, changes = ones, needs | may
+        seconds = np.where(may, seconds / 2, seconds)
+    activation_b = table.read_b + table.written_b
+    moved_b = 2 * activation_b + _moved_weight_b(table)
+    missed = missed_share(activation_b, processor.last_cache.size_b)
+    return LayoutWork(
+        seconds=np.where(changes, seconds, 0.0),
+        cache_b=np.where(changes, moved_b, 0.0),
+        memory_b=np.where(changes, missed * moved_b, 0.0),
+        slower=np.where(may & ~changes, narrow, 1.0),
+    )
+
+
+def _changes(table: WorkTable, pipes: list[Pipe]) -> tuple[Flags, Flags]:
+    """Return which groups have to change the layout, and which may: single convolutions alone."""
+    alone = np.bincount(table.member_group, minlength=table.num_rows) == 1
+    on_matrix = np.array(
+        [
+            operator.kind == "conv"
+            and operator.layout != "channels_last"
+            and pipe.startswith("tensor_")
+            for operator, pipe in zip(table.operators, pipes, strict=True)
+        ],
+        dtype=bool,
+    )
+    is_changed = alone & on_matrix[table.main]
+    shapes, main = table.shapes, table.main
+    channels, positions = _channels(table)[main], _positions(table)
+    skips = positions > shapes.pixels[main]
+    has_windows = (shapes.window[main] > 1) | skips
+    element_b = table.element_b[main]
+    uneven = (positions * element_b % LOAD_B != 0) | (channels * element_b % LOAD_B != 0)
+    return is_changed & has_windows, is_changed & ~has_windows & uneven
+
+
+def _channels(table: WorkTable) -> Array:
+    """Return the input channels of each operator row that is a convolution."""
+    channels: Array = table.shapes.batch * table.shapes.k / table.shapes.window
+    return channels
+
+
+def _positions(table: WorkTable) -> Array:
+    """Return the pixels of an image that each group reads; of gradients, those of a result."""
+    shapes, main = table.shapes, table.main
+    images = np.maximum(1.0, shapes.m / shapes.pixels)
+    elements = table.read_b / table.element_b[main]
+    read = np.maximum(1.0, np.round(elements / (images * _channels(table))[main]))
+    is_gradient = np.array(["_backward" in operator.name for operator in table.operators])
+    return np.where(is_gradient[main], shapes.pixels[main], read)
+
+
+def _seconds(table: WorkTable, processor: Processor, reached: float) -> Array:
+    """Return how long images take to be brought in and back, and weights of windows to follow.
+
+    ``reached`` is the share of bandwidths at which that runs.
+    """
+    cache, memory = processor.last_cache, processor.memory
+    timing, shapes, main = processor.timing, table.shapes, table.main
+    missed = missed_share(table.read_b + table.written_b, cache.size_b)
+    b_per_s = 1 / ((1 - missed) / cache.bandwidth_b_per_s + missed / memory.bandwidth_b_per_s)
+    channels = _channels(table)[main]
+    element_b = table.element_b[main]
+    tiled = table.read_b / element_b / _filled(_positions(table)) / _filled(channels)
+    # What multiplies narrower numbers writes results in half precision.
+    written = table.written_b / np.maximum(element_b, _HALF_B)
+    tiled += written / _filled(shapes.pixels[main]) / _filled((shapes.batch * shapes.n)[main])
+    weights = _moved_weight_b(table) / element_b / _filled(shapes.window[main]) / _filled(channels)
+    # Weights come from the main memory, and are in the cache when they are used.
+    weight_s = weights * _HALF_B * (1 / cache.bandwidth_b_per_s + 1 / memory.bandwidth_b_per_s) / 2
+    kernels = np.where(shapes.window[main] > 1, 3, 2)  # one each of the image, weights, the result
+    overhead_s = kernels * timing.overhead_s(("layout",), is_matrix=False)
+    seconds: Array = (2 * tiled * _HALF_B / b_per_s + weight_s) / reached + overhead_s
+    return seconds
+
+
+def _moved_weight_b(table: WorkTable) -> Array:
+    """Return the bytes of weights that are read and written: those of a pixel lie as they must."""
+    return np.where(table.shapes.window[table.main] > 1, 2 * table.weight_b, 0.0)
+
+
+def _filled(length: Array) -> Array:
+    """Return the share of tiles that ``length`` fills."""
+    filled: Array = length / (_TILE * np.ceil(length / _TILE))
+    return filled
+
+
+def _narrowness(table: WorkTable) -> Array:
+    """Return how many times as long sums over single pixels take whose rows are no whole units.
+
+    Their rate goes with what is loaded at a time. In half precision on an H200, 196 pixels reach
+    157 to 205 TFLOP/s and 4,225 reach 75 to 98, where others reach 700.
+    """
+    element_b = table.element_b[table.main]
+    rows = (_positions(table), _channels(table)[table.main])
+    in_pairs = np.all([length * element_b % _NARROW_B == 0 for length in rows], axis=0)
+    return LOAD_B / np.where(in_pairs, _NARROW_B, np.minimum(element_b, _HALF_B))
