@@ -93,11 +93,17 @@ class Session:
         others = {tokens: _with_context(configuration, tokens) for tokens in contexts}
         found = self._attribute(configuration, method)
         beside = {tokens: self._attribute(each, method, _DECODE) for tokens, each in others.items()}
+        others_notes = (
+            f"With {tokens} tokens in the cache: {note}"
+            for tokens, each in beside.items()
+            for note in each.notes
+            if note not in found.notes
+        )
         return replace(
             found,
             contexts={tokens: each.phase(_DECODE) for tokens, each in beside.items()},
             seconds=found.seconds + sum(each.seconds for each in beside.values()),
-            notes=tuple(dict.fromkeys(n for one in (found, *beside.values()) for n in one.notes)),
+            notes=(*found.notes, *others_notes),
         )
 
     def _attribute(

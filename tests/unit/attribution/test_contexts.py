@@ -1,6 +1,7 @@
 """Attributions of a decode after contexts of several lengths."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from planted_attributions import KNOBS, attribute
@@ -8,7 +9,10 @@ from planted_attributions import KNOBS, attribute
 from joulelab.analysis.attributed.page import context_figure, page
 from joulelab.analysis.attributed.table import WHOLE, content, context_table, frame, text
 from joulelab.analysis.table import plain_cells
+from joulelab.attribution.session import Session
 from joulelab.cli.main import main
+from joulelab.core.configuration import Configuration
+from joulelab.workloads.llama import LlamaSettings
 
 CONTEXTS = (128, 1024)
 
@@ -55,6 +59,22 @@ def test_contexts_are_told_in_a_table_a_chart_and_numbers(found):
     assert content(found)["contexts"][1]["energy_per_unit_j"] == each_j
     assert "Over the length of the context" in text(found)
     assert page(found).count("<svg") == 2 * len(found.phases) + 1
+
+
+def test_what_is_noted_of_a_context_alone_names_it(found, monkeypatch):
+    """Refused kernels were named twice, of other totals, and nothing told of what."""
+
+    def attributed(_, configuration, *_more):
+        tokens = dict(configuration.knobs).get("context_tokens") or 512
+        return replace(found, notes=("Of all.", f"2 of {tokens} kernels."))
+
+    monkeypatch.setattr(Session, "_attribute", attributed)
+    llama = Configuration.of("llama", LlamaSettings())
+
+    notes = Session.attribute(object.__new__(Session), llama, contexts=(128,)).notes
+
+    of_context = "With 128 tokens in the cache: 2 of 128 kernels."
+    assert notes == ("Of all.", "2 of 512 kernels.", of_context)
 
 
 def test_a_kernel_that_was_replayed_is_not_replayed_again(tmp_path):
