@@ -22,6 +22,7 @@ from joulelab.errors import ConfigError, GuardError, JouleLabError
 from joulelab.guard.process import run_guard
 from joulelab.guard.processes import is_readable, stands_still
 from joulelab.guard.settings import GuardSettings
+from joulelab.hardware import GPUS
 
 _NOT_NEEDED = 3
 _QUICK_DEATH_S = 1.0
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = GuardSettings(**options)
     os.umask(0o077)  # what it logs is its user's business
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever starts it may hold signals back
-    _import_backends()
+    _read_all()
     if guard_pid is not None:
         _log_to(settings.watchdog_log_path)
         return watch_over(settings, guard_pid)
@@ -128,14 +129,17 @@ def _is_kin(pid: int) -> bool:
     return False
 
 
-def _import_backends() -> None:
-    """Import now what is imported on first use, so that revived guards find it at hand.
+def _read_all() -> None:
+    """Import and read now what is on first use, so that revived guards find it at hand.
 
     A snapshot of the code that a Ray job ran from may be gone when it is needed.
     """
     for name in DEVICES:
         with suppress(ImportError, AttributeError, ConfigError):  # that of a broken plug-in
             DEVICES[name]
+    for key in GPUS:
+        with suppress(ConfigError):  # that of a broken board of the user's
+            GPUS[key]
 
 
 def _log_to(path: Path) -> None:
