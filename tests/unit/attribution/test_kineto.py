@@ -22,7 +22,9 @@ def test_launches_come_in_order_with_their_range_and_operator(write, name):
     assert launches.duration_s == pytest.approx([10e-6, 12e-6, 2e-6])
     ranges = [launches.ranges[place] if place >= 0 else None for place in launches.range]
     assert ranges == ["inner", None, "outer"]
-    operators = [launches.operators[place] if place >= 0 else None for place in launches.operator]
+    operators = [
+        launches.operators[place].name if place >= 0 else None for place in launches.operator
+    ]
     assert operators == ["aten::linear", None, None]
     assert launches.lost == 0
 

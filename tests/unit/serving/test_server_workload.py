@@ -289,6 +289,7 @@ class Lab:
         """Measure, again where a busy machine made the simulated GPU publish late."""
         for _ in range(8):
             done = self.measure(*options, **others)
+            assert done.stdout, done.stderr
             (found,) = json.loads(done.stdout)["measurements"]
             if {finding["reason"] for finding in found["findings"]} - PUBLISHED_LATE:
                 break
@@ -359,6 +360,7 @@ def test_a_server_on_two_gpus_is_no_measurement_of_one(lab):
         done = lab.measure(command="", pid=server.pid, url=f"http://127.0.0.1:{port}")
         server.kill()
 
+    assert done.stdout, done.stderr
     (found,) = json.loads(done.stdout)["measurements"]
     assert found["findings"][0]["reason"] == "unsupported"
     assert "SIM-h200_sxm-1" in found["findings"][0]["detail"]
