@@ -101,7 +101,8 @@ def _convolution(operator: Operator) -> str:
         return "grouped_convolution" if shape.n <= _NARROW_GROUP else WIDE_GROUPS
     if is_last:
         return "channels_last_convolution"
-    return CONVOLUTION if shape.window > 1 else PIXEL_CONVOLUTION
+    is_single = shape.pixels > 0 and shape.window == 1  # of no pixels the window is not known
+    return PIXEL_CONVOLUTION if is_single else CONVOLUTION
 
 
 def _depthwise(shape: MatrixShape, *, is_last: bool) -> str:

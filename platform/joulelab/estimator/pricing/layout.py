@@ -27,6 +27,8 @@ _TILE = 32
 _HALF_B = 2.0
 """Bytes of half precision: kernels that change a layout take as long for elements of any size
 (ResNet-18 at batch 256 on an H200: 1.69 ms in bf16, 1.90 ms in fp32)."""
+_OVERLAP = 1.5
+"""Windows of an unknown size overlap that hold more than this many times the input."""
 _NARROW_B = 4.0
 """Bytes that libraries' kernels load at a time where rows are no whole units of 16 bytes; where
 they are no units of this either, one element of half precision."""
@@ -84,11 +86,15 @@ def _changes(table: WorkTable, pipes: list[Pipe]) -> tuple[Flags, Flags]:
     is_changed = alone & on_matrix[table.main]
     shapes, main = table.shapes, table.main
     channels, positions = _channels(table)[main], _positions(table)
+    is_known = _is_known(table)
     skips = positions > shapes.pixels[main]
-    has_windows = (shapes.window[main] > 1) | skips
+    windows_b = (shapes.batch * shapes.m * shapes.k * table.element_b)[main]
+    has_windows = np.where(
+        is_known, (shapes.window[main] > 1) | skips, windows_b > _OVERLAP * table.read_b
+    )
     element_b = table.element_b[main]
     uneven = (positions * element_b % LOAD_B != 0) | (channels * element_b % LOAD_B != 0)
-    return is_changed & has_windows, is_changed & ~has_windows & uneven
+    return is_changed & has_windows, is_changed & is_known & ~has_windows & uneven
 
 
 def _channels(table: WorkTable) -> Array:
@@ -100,11 +106,18 @@ def _channels(table: WorkTable) -> Array:
 def _positions(table: WorkTable) -> Array:
     """Return the pixels of an image that each group reads; of gradients, those of a result."""
     shapes, main = table.shapes, table.main
-    images = np.maximum(1.0, shapes.m / shapes.pixels)
+    images = np.maximum(1.0, shapes.m / shapes.pixels)[main]
     elements = table.read_b / table.element_b[main]
-    read = np.maximum(1.0, np.round(elements / (images * _channels(table))[main]))
+    read = np.maximum(1.0, np.round(elements / (images * _channels(table)[main])))
     is_gradient = np.array(["_backward" in operator.name for operator in table.operators])
     return np.where(is_gradient[main], shapes.pixels[main], read)
+
+
+def _is_known(table: WorkTable) -> Flags:
+    """Return whether a group's window and pixels are known, which a launch's cost alone lacks."""
+    shapes, main = table.shapes, table.main
+    known: Flags = (shapes.pixels[main] > 1) | (shapes.window[main] > 1)
+    return known
 
 
 def _seconds(table: WorkTable, processor: Processor, reached: float) -> Array:
@@ -118,10 +131,13 @@ def _seconds(table: WorkTable, processor: Processor, reached: float) -> Array:
     b_per_s = 1 / ((1 - missed) / cache.bandwidth_b_per_s + missed / memory.bandwidth_b_per_s)
     channels = _channels(table)[main]
     element_b = table.element_b[main]
-    tiled = table.read_b / element_b / _filled(_positions(table)) / _filled(channels)
+    is_known, rows = _is_known(table), (shapes.batch * shapes.n)[main]
+    images_filled = _filled(_positions(table)) * _filled(channels)
+    results_filled = _filled(shapes.pixels[main]) * _filled(rows)
     # What multiplies narrower numbers writes results in half precision.
     written = table.written_b / np.maximum(element_b, _HALF_B)
-    tiled += written / _filled(shapes.pixels[main]) / _filled((shapes.batch * shapes.n)[main])
+    tiled = table.read_b / element_b / np.where(is_known, images_filled, 1.0)
+    tiled += written / np.where(is_known, results_filled, 1.0)
     weights = _moved_weight_b(table) / element_b / _filled(shapes.window[main]) / _filled(channels)
     # Weights come from the main memory, and are in the cache when they are used.
     weight_s = weights * _HALF_B * (1 / cache.bandwidth_b_per_s + 1 / memory.bandwidth_b_per_s) / 2
