@@ -239,8 +239,8 @@ def test_only_sensors_that_are_surely_late_are_waited_for():
 def swept(device, procedure):
     """Sweep a program; return seconds a point after the first, and how many were not quick."""
     points = sweep_points(device.capabilities().sm_clocks_mhz, mode="dvfs", every=8)
-    settings = WORKLOADS["vit"].from_knobs({"batch": 64}).settings
-    configurations = [Configuration.of("vit", settings, point) for point in points]
+    settings = WORKLOADS["bert"].from_knobs({"batch": 32}).settings
+    configurations = [Configuration.of("bert", settings, point) for point in points]
     first, *others = plan_sweep("late", configurations, repeats=2)
     with Bench(device, procedure=procedure) as bench:
         bench.measure(first)
