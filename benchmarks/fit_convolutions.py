@@ -13,7 +13,7 @@ import gzip
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -176,14 +176,8 @@ def _of_class(name: str, shapes: Sequence[Shapes]) -> list[Shapes]:
 
 
 def _only(one: Shapes, own: Array) -> Shapes:
-    return Shapes(
-        network=one.network,
-        clock_mhz=one.clock_mhz,
-        table=one.table,
-        groups=one.groups[own],
-        measured_s=one.measured_s[own],
-        layout_s=one.layout_s[own],
-    )
+    groups, measured_s, layout_s = one.groups[own], one.measured_s[own], one.layout_s[own]
+    return replace(one, groups=groups, measured_s=measured_s, layout_s=layout_s)
 
 
 def _report(

@@ -15,9 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from math import exp, log
 from pathlib import Path
-from statistics import fmean
 from tempfile import TemporaryDirectory
 
 import tyro
@@ -27,11 +25,11 @@ from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
 from joulelab.core.measurement import Measurement
 from joulelab.core.procedure import Procedure
-from joulelab.core.statistics import mean_u, student_t
 from joulelab.core.trial import Trial
 from joulelab.devices.choice import find_visible, open_device
 from joulelab.devices.simulated import fleet
 from joulelab.guard import ObserveOnly
+from joulelab.sampling.spells import mean_difference
 from joulelab.workloads import WORKLOADS
 
 CASES = {
@@ -162,14 +160,14 @@ def sentence(kept: dict[bool, list[tuple[float, float]]]) -> str:
     """Say by how much a load moves energy and time, pair by pair."""
     parts = []
     for place, what in enumerate(("energy", "time")):
-        pairs = zip(kept[True], kept[False], strict=False)
-        logs = [log(beside[place] / alone[place]) for beside, alone in pairs]
-        if len(logs) < 2:
-            return f"{len(logs)} pairs are too few"
-        half = student_t(0.95, len(logs)) * mean_u(logs)
-        moved = exp(fmean(logs)) - 1
-        verdict = "the load moves it" if abs(fmean(logs)) > half else "within its interval"
-        parts.append(f"{what} {moved:+.2%} +- {half:.2%} (95 %, {len(logs)} pairs; {verdict})")
+        both = zip(kept[True], kept[False], strict=False)
+        pairs = [(beside[place], alone[place]) for beside, alone in both]
+        if len(pairs) < 2:
+            return f"{len(pairs)} pairs are too few"
+        moved = mean_difference(pairs)
+        verdict = "within its interval" if moved.low <= 0 <= moved.high else "the load moves it"
+        interval = f"{moved.low:+.2%} to {moved.high:+.2%} with 95 %, {len(pairs)} pairs"
+        parts.append(f"{what} {moved.value:+.2%} ({interval}; {verdict})")
     return "; ".join(parts)
 
 

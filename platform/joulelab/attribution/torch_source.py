@@ -1,8 +1,8 @@
 """Profiles of programs on real GPUs, by PyTorch's profiler (Kineto, CUPTI).
 
 Two passes: one in which every call is marked, which says whose each kernel is; and one with the
-device's activity alone, back to back and warm, which says how long kernels take in the run. Both
-are apart from the pass that is metered.
+device's activity alone, back to back and warm, which says how long kernels take in the run. Where
+traces are kept a third has the calls unmarked. All are apart from the pass that is metered.
 """
 
 import time
@@ -174,9 +174,7 @@ def timed_launches(
             for _ in range(warm):
                 steps.whole()
             steps.reset()
-            for _ in range(IN_A_ROW):
-                steps.once()
-            torch.cuda.synchronize()
+            _run_in_a_row(steps)
 
     launches = read_profile(run, [ProfilerActivity.CUDA])
     notes = []
@@ -240,13 +238,17 @@ def keep_trace(steps: Steps, path: Path) -> float:
         with steps.around():
             steps.reset()
             start_s = time.perf_counter()
-            for _ in range(IN_A_ROW):
-                steps.once()
-            torch.cuda.synchronize()
+            _run_in_a_row(steps)
             taken_s = (time.perf_counter() - start_s) / IN_A_ROW
 
     export_profile(run, [ProfilerActivity.CPU, ProfilerActivity.CUDA], path, record_shapes=True)
     return taken_s
+
+
+def _run_in_a_row(steps: Steps) -> None:
+    for _ in range(IN_A_ROW):
+        steps.once()
+    torch.cuda.synchronize()
 
 
 def read_profile(run: Callable[[], object], activities: list[ProfilerActivity]) -> Launches:

@@ -144,10 +144,8 @@ def choose_address(
     """
     from joulelab.devices.choice import DEFAULT_SIMULATED, usable
 
-    if gpu is None and uuid is not None:
-        return find_addresses(device, store, (uuid,))[0]
     if gpu is None:
-        found = find_addresses(device, store, ())
+        found = find_addresses(device, store, () if uuid is None else (uuid,))
         return (*usable(found), *found)[0]  # of a server that sees more, any
     from joulelab.devices.simulated import fleet
 

@@ -1,6 +1,6 @@
 """What metering costs the pace of a program: metered and bare spells of one run, in turn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import exp, log
@@ -26,14 +26,19 @@ class MeteringCost:
     @property
     def slowdown(self) -> Interval:
         """Time that metering adds, relative, with its 95 % interval."""
-        logs = [log(metered_s / bare_s) for metered_s, bare_s in self.pairs]
-        mean, half = fmean(logs), student_t(0.95, len(logs)) * mean_u(logs)
-        return Interval(value=exp(mean) - 1, low=exp(mean - half) - 1, high=exp(mean + half) - 1)
+        return mean_difference(self.pairs)
 
     @property
     def is_known(self) -> bool:
         """Whether spells are alike enough to tell it."""
         return self.slowdown.half_width <= _KNOWN
+
+
+def mean_difference(pairs: Sequence[tuple[float, float]]) -> Interval:
+    """Return by how much the first of each pair is above the second, relative, with 95 %."""
+    logs = [log(one / other) for one, other in pairs]
+    mean, half = fmean(logs), student_t(0.95, len(logs)) * mean_u(logs)
+    return Interval(value=exp(mean) - 1, low=exp(mean - half) - 1, high=exp(mean + half) - 1)
 
 
 def metering_cost(

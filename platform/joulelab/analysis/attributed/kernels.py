@@ -124,9 +124,7 @@ def kernel_table(kernels: Sequence[KernelSummary]) -> Table:
 
 def short_table(kernels: Sequence[KernelSummary]) -> Table:
     """Return the table as a terminal of 100 letters holds it, without shapes and places."""
-    table = quiet_table(*words("kernel", "operator"))
-    for head in numbers("launches", "time", "share", "mean"):
-        table.add_column(head.header, justify="right", no_wrap=True, min_width=8)
+    table = quiet_table(*words("kernel", "operator"), *numbers("launches", "time", "share", "mean"))
     whole_s = sum(one.total_s for one in kernels)
     for one in kernels[:MOST_PRINTED]:
         named = _name(one)[:_PRINTED_LETTERS], one.operator.name[:_OPERATOR_LETTERS]
