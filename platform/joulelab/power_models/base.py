@@ -259,8 +259,8 @@ class PowerModel(StoredModel):
         )
 
     def _check_inside(self, queries: Queries) -> None:
-        findings = self.domain.findings(queries) if self.outside == "refuse" else ()
-        if findings:
+        findings = self.domain.findings(queries)  # always asked: it refuses what was not fitted
+        if findings and self.outside == "refuse":
             raise ConfigError(
                 f"Queries must be inside the training domain of {self.name!r}: {findings[0]} "
                 'Train on more, or take outside="widen".'
