@@ -37,9 +37,9 @@ MAX_ROWS = 20
 class Asking(Printing):
     """What every command asks about."""
 
-    # Models: names that `joulelab models` lists, timm:NAME, hf:TYPE?option=value, workload:NAME, or
-    # path.py:Class of a file of yours, which also defines example_inputs(batch). Such a file is
-    # executed.
+    # Models, also as the first word: names that `joulelab models` lists, timm:NAME,
+    # hf:TYPE?option=value, workload:NAME, or path.py:Class of a file of yours, which also defines
+    # example_inputs(batch). Such a file is executed.
     model: words.Names
     device: words.Names  # Devices that `joulelab processors` lists.
     # Power modes of Jetson modules, such as 15w,30w,50w or maxn: clocks, cores online and budget.

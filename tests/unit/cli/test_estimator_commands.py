@@ -70,6 +70,16 @@ def test_one_estimate_starts_with_the_sentence_and_ends_with_confidence(joulelab
         assert part in out
 
 
+def test_the_first_word_is_the_model(joulelab, small):
+    named, first = (
+        joulelab("memory", *words, "--device", "a100_sxm", "--json")
+        for words in (("--model", f"{small}:Small"), (f"{small}:Small",))
+    )
+
+    assert named == first
+    assert named[0] == 0
+
+
 def test_several_are_a_table_with_an_answer_above(joulelab, small):
     code, out, _ = joulelab(
         "estimate", "--model", f"{small}:Small", "--device", "h100,tpu_v4", "--batch", "1,64",
