@@ -97,7 +97,8 @@ def _parse(name: str, arguments: list[str]) -> Any:
         command = getattr(importlib.import_module(f"joulelab.{module}"), attribute)
     if not isinstance(command, type):
         return command(arguments)
-    if "model" in command.__dataclass_fields__ and arguments and arguments[0][:1] != "-":
+    has_model = "model" in getattr(command, "__dataclass_fields__", ())
+    if has_model and arguments and arguments[0][:1] != "-":
         arguments = ["--model", *arguments]  # `estimate resnet50`, as `measure gemm`
     config = (tyro.conf.FlagCreatePairsOff,)
     return tyro.cli(command, args=arguments, prog=f"joulelab {name}", config=config)

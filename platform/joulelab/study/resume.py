@@ -19,7 +19,6 @@ from joulelab.study.schedule import MACHINERY
 from joulelab.tracking.durable import read_lines
 from joulelab.tracking.store import ResultStore, measurement_from_json
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.base import no_cost
 
 _Name = tuple[str, str | None]
 """Name of a trial among those of its product, and the product; ``None`` for any."""
@@ -57,12 +56,11 @@ def check_cost(configuration: Configuration, gpus: Sequence[StudyGpu]) -> None:
     """Refuse a program that simulated GPUs could not play.
 
     Raises:
-        ConfigError: If it has no cost.
+        ConfigError: If it has no cost, and none is found by a trace.
     """
-    if not WORKLOADS.of(configuration).has_cost and any(
-        gpu.address.backend == "simulated" for gpu in gpus
-    ):
-        raise no_cost(configuration.workload)
+    workload = WORKLOADS.of(configuration)
+    if not workload.has_cost and any(gpu.address.backend == "simulated" for gpu in gpus):
+        workload.cost()
 
 
 def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial]:

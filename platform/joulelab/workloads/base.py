@@ -148,7 +148,7 @@ class Workload(ABC, Generic[Settings]):
 
     @property
     def has_cost(self) -> bool:
-        """Whether :meth:`cost` is there to be asked."""
+        """Whether :meth:`cost` is sure to answer."""
         return type(self).cost is not Workload.cost
 
     def cost(self) -> WorkloadCost:
@@ -177,10 +177,13 @@ def no_quality(name: str) -> ConfigError:
     )
 
 
-def no_cost(name: str) -> ConfigError:
-    """Return the error of a program of which nobody knows what it asks of a device."""
+def no_cost(name: str, trace: str = "") -> ConfigError:
+    """Return the error of a program of which nobody knows what it asks of a device.
+
+    ``trace`` says what a trace of it showed.
+    """
     return ConfigError(
-        f"{name} has no cost, which simulated GPUs and the estimator are told of a program; "
+        f"{name} has no cost, which simulated GPUs and the estimator are told of a program{trace}; "
         "give it one (docs/how-to/own_program.md), or measure it on a real GPU."
     )
 

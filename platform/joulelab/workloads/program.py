@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, make_dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, get_origin, get_type_hints
 
 from typing_extensions import override
@@ -53,6 +53,7 @@ class Program(Workload[Any]):
     @property
     @override
     def has_cost(self) -> bool:
+        """Whether it is given; otherwise a call is traced when it is asked for."""
         return self.given_cost is not None
 
     @property
@@ -64,10 +65,19 @@ class Program(Workload[Any]):
     @override
     def prepare(self) -> None:
         """Make what is called, and call it once: compilation and first allocations come then."""
-        made = partial(self.target[0], **self._knobs())
-        self.call = made() if isinstance(self.target[0], type) else made  # type: ignore[assignment]
+        self.call = self.made()
         self._num_calls = 1
         self.run(PHASE)
+
+    def made(self) -> Callable[[], object]:
+        """Return what is to be called: the function with its knobs, or an object made with them."""
+        made = partial(self.target[0], **self._knobs())
+        return made() if self.is_class else made  # type: ignore[return-value]
+
+    @property
+    def is_class(self) -> bool:
+        """Whether what is called is an object that it makes."""
+        return isinstance(self.target[0], type)
 
     @override
     def run(self, phase: str) -> float:
@@ -86,7 +96,7 @@ class Program(Workload[Any]):
         call, self.call = self.call, None
         if call is None:
             return
-        if isinstance(self.target[0], type) and callable(close := getattr(call, "close", None)):
+        if self.is_class and callable(close := getattr(call, "close", None)):
             close()
         del call
         if (torch := sys.modules.get("torch")) is not None and torch.cuda.is_initialized():
@@ -96,7 +106,7 @@ class Program(Workload[Any]):
     def cost(self) -> WorkloadCost:
         given = self.given_cost
         if given is None:
-            raise no_cost(type(self).__name__)
+            return _traced_cost(type(self), self.settings)
         cost = given(**self._knobs()) if callable(given) else given
         if isinstance(cost, PhaseCost):
             phase = replace(cost, phase=PHASE, work=self._calls_work)
@@ -116,6 +126,25 @@ class Program(Workload[Any]):
 
     def _knobs(self) -> dict[str, KnobValue]:
         return asdict(self.settings)
+
+
+@cache
+def _traced_cost(kind: type[Program], settings: object) -> WorkloadCost:
+    """Return what a trace of a call shows; ConfigError if it fails, or launches no kernels."""
+    if "torch" not in sys.modules:
+        raise no_cost(kind.__name__, ", and uses no PyTorch that could be traced")
+    from joulelab.workloads.traced_call import traced_call
+
+    program = kind(settings)
+    try:
+        kernels, host_calls, held_b = traced_call(program.made, makes_tensors=program.is_class)
+    except Exception as error:  # code of the user's may raise anything
+        raise no_cost(kind.__name__, f", and a trace of it failed: {error!r}") from error
+    if not kernels:
+        raise no_cost(kind.__name__, ", and a trace shows no kernels of PyTorch")
+    work = program.request.units[PHASE]
+    phase = PhaseCost(phase=PHASE, work=work, kernels=kernels, host_calls=host_calls)
+    return WorkloadCost(unit=kind.unit, phases=(phase,), resident_b=held_b)
 
 
 class ScoredProgram(Program):
@@ -151,7 +180,7 @@ def workload_type(
         work: How many of those, or what returns it for the knobs: ``lambda batch: batch``; by
             default the target's ``work``, or 1.
         cost: What a call costs, or what returns it for the knobs; by default the target's
-            ``cost``. Only simulated GPUs and the estimator ask for it.
+            ``cost``, else what a trace of it shows. Only simulated GPUs and the estimator ask.
         quality: What returns the scores of the outputs for the knobs; by default the method
             ``quality`` of the class's objects, or the function's attribute.
         quality_direction: Which of these are better; by default the target's

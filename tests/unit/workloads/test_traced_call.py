@@ -1,0 +1,120 @@
+"""Costs of users' programs that give none."""
+
+import pytest
+import torch
+
+from joulelab.errors import ConfigError
+from joulelab.workloads.program import workload_type
+
+N = 64
+
+
+class Product:
+    """Multiplies n x n by n x m, which as numbers would take 2.6 GB."""
+
+    unit, work = "row", staticmethod(lambda rows: rows)
+
+    def __init__(self, rows: int = 20_000):
+        self.left, self.right = torch.zeros(rows, 16_000), torch.zeros(16_000, 16_000)
+
+    def __call__(self):
+        return self.left @ self.right
+
+
+def cost_of(target, **knobs):
+    [phase] = workload_type(target).from_knobs(knobs).cost().phases
+    return phase
+
+
+def launches(phase):
+    return sum(kernel.count for kernel in phase.kernels)
+
+
+def test_a_program_without_a_cost_is_traced_with_its_knobs_and_without_memory():
+    whole = workload_type(Product).from_knobs({"rows": 10_000}).cost()
+    [phase] = whole.phases
+
+    assert (whole.unit, phase.work) == ("row", 10_000)
+    assert phase.flop == 2 * 10_000 * 16_000**2
+    assert phase.dram_b == 4 * (2 * 10_000 * 16_000 + 16_000**2)
+    assert whole.resident_b == phase.dram_b  # both factors, and the product
+
+
+def test_a_function_computes_what_it_holds_with_gradients():
+    left = torch.ones(N, N, requires_grad=True)
+
+    def step():
+        (left @ left).sum().backward()
+
+    assert cost_of(step).flop >= 3 * 2 * N**3  # forward, and each factor's gradient
+    assert torch.equal(left.grad, torch.full((N, N), 2.0 * 2 * N))  # of two calls
+
+
+def test_what_depends_on_values_is_computed():
+    class Positive:
+        def __init__(self):
+            self.numbers = torch.arange(-8.0, 8.0)
+
+        def __call__(self):
+            kept = self.numbers[self.numbers > 0]
+            return torch.outer(kept, kept) if kept.sum().item() == 28 else None
+
+    assert 7 * 7 in [kernel.flop for kernel in cost_of(Positive).kernels]
+
+
+def test_optimizers_work_on_lists_of_tensors_as_on_a_gpu():
+    def adam(num_tensors):
+        class Adam:
+            def __init__(self):
+                tensors = [torch.nn.Parameter(torch.zeros(N)) for _ in range(num_tensors)]
+                for each in tensors:
+                    each.grad = torch.zeros(N)
+                self.optimizer = torch.optim.Adam(tensors)
+
+            def __call__(self):
+                self.optimizer.step()
+
+        return Adam
+
+    few, many = (cost_of(adam(num_tensors)) for num_tensors in (1, 50))
+
+    assert launches(many) < 2 * launches(few)
+    assert many.flop > 30 * few.flop
+
+
+def test_the_second_call_counts_since_the_first_makes_what_lasts():
+    made = []
+
+    def step():
+        if not made:
+            made.append(torch.zeros(N, N) @ torch.zeros(N, N))
+        return made[0] + 1.0
+
+    assert cost_of(step).flop == N * N
+
+
+def fails():
+    raise LookupError("no data")
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [(lambda: sum(range(10)), "shows no kernels"), (fails, r"failed: LookupError\('no data'\)")],
+)
+def test_a_trace_without_kernels_and_one_that_fails_say_so(target, why):
+    with pytest.raises(ConfigError, match=f"has no cost, .*{why}"):
+        cost_of(target)
+
+
+def test_a_trace_is_made_once_for_each_setting():
+    calls = []
+
+    def step(size: int = 4):
+        calls.append(size)
+        return torch.ones(size).exp()
+
+    kind = workload_type(step)
+    costs = [kind.from_knobs({"size": size}).cost() for size in (4, 4, 8)]
+
+    assert calls == [4, 4, 8, 8]
+    assert costs[0] is costs[1]
