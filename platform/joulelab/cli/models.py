@@ -27,6 +27,7 @@ SUBCOMMANDS = {
     "trace train": "joulelab.cli.trace_models:Train",
     "trace evaluate": "joulelab.cli.trace_models:Evaluate",
     "trace predict": "joulelab.cli.trace_models:Predict",
+    "trace use": "joulelab.cli.trace_models:Predict",
     "trace register": "joulelab.cli.trace_models:Register",
 }
 """What may be done with power models; any other word filters the list of networks."""

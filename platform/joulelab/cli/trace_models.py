@@ -20,6 +20,7 @@ from joulelab.power_models.traces import BASELINE, TRACE_MODELS, load_trace_mode
 from joulelab.power_models.traces.load_trace import LoadTrace, Schedule
 from joulelab.power_models.traces.model import TraceModel, TraceScores, leave_one_trace_out
 from joulelab.power_models.traces.readers import read_recordings, read_schedules
+from joulelab.tracking.mlflow_registry import reference, store_of
 
 _COLUMNS = ("model", "energy, median", "mean", "worst", "power of steps", "trained in")
 _EXAMPLE_STEPS = 20
@@ -125,7 +126,11 @@ def _scores_table(found: Mapping[str, TraceScores]) -> Table:
 class Predict(OfSamples, Printing):
     """Predict power and energy of the schedules in a file of samples; their power is not read."""
 
-    model: tyro.conf.Positional[Path]  # Folder that `joulelab models trace train` wrote.
+    # Folder that `joulelab models trace train` wrote, or a registered model, models:/NAME or
+    # models:/NAME/VERSION.
+    model: tyro.conf.Positional[str]
+    # MLflow store of registered models; by default that of studies.
+    tracking_uri: str | None = None
     level: float = 0.9  # Of the interval of the energy; 0 asks for none.
     # Refuse what is unlike the recordings trained on, instead of widening.
     refuse_outside: bool = False
@@ -134,10 +139,17 @@ class Predict(OfSamples, Printing):
     def run(self) -> int:
         """Predict and print."""
         check_range("--level", self.level, 0, MOST_LEVEL)
-        model = load_trace_model(self.model)
+        model = self._found()
         found = {name: self._predicted(model, each) for name, each in self.schedules().items()}
         self.show(found, lambda: _forecasts(found))
         return 0
+
+    def _found(self) -> TraceModel:
+        if (asked := reference(self.model)) is None:
+            return load_trace_model(Path(self.model))
+        from joulelab.tracking.mlflow_models import load_registered_trace_model
+
+        return load_registered_trace_model(store_of(self.tracking_uri), *asked)
 
     def _predicted(self, model: TraceModel, schedule: Schedule) -> dict[str, Any]:
         """Return energy, its interval if one was asked for, and power in each step.

@@ -2,11 +2,13 @@
 
 import csv
 import json
+import shutil
 
 import pytest
 from synthetic_traces import STEP_S, traces
 
 from joulelab.cli.main import main
+from joulelab.tracking.addresses import embedded_uri
 
 RECORDINGS = traces(10, num_steps=40, noise=0.01)
 
@@ -113,7 +115,7 @@ def test_help_tells_of_the_subcommands(capsys):
     with pytest.raises(SystemExit):
         main(["models", "trace", "--help"])
 
-    assert "models trace train|evaluate|predict|register" in capsys.readouterr().out
+    assert "models trace train|evaluate|predict|use|register" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [(), ("sweep",)])
@@ -121,15 +123,23 @@ def test_an_unknown_subcommand_is_answered_with_those_that_are(capsys, words):
     code, _, err = told(capsys, *words)
 
     assert code == 2
-    assert "train, evaluate, predict, register" in err
+    assert "train, evaluate, predict, use, register" in err
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
-def test_a_trace_model_is_registered_under_its_name(capsys, samples, folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))  # where the store of studies is
-    code, out, _ = told(capsys, "register", samples, folder, "--name", "lab traces", "--json")
-
+def test_a_registered_trace_model_answers_by_its_name(
+    capsys, samples, folder, fresh_store, tmp_path
+):
+    shutil.copy(fresh_store, tmp_path / "mlflow.db")
+    store = ("--tracking-uri", embedded_uri(tmp_path), "--json")
+    code, out, _ = told(capsys, "register", samples, folder, "--name", "lab traces", *store)
     found = json.loads(out)
+
+    by_name = told(capsys, "use", samples, "models:/lab traces", *store)
+
     assert code == 0
     assert (found["name"], found["version"]) == ("lab traces", 1)
+    assert by_name == told(capsys, "use", samples, "models:/lab traces/1", *store)
+    assert by_name == told(capsys, "predict", samples, folder, "--json")
+    assert told(capsys, "use", samples, "models:/lab traces/2", *store)[0] == 2

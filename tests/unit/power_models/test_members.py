@@ -79,6 +79,27 @@ def test_applications_at_other_clocks_do_not_break_the_mean_curve():
     assert predicted == pytest.approx(expected, rel=0.03)
 
 
+def test_the_mean_curve_goes_on_where_some_applications_end():
+    """Levels were averaged: below 810 MHz, where `flat` ends, power fell to that of `steep`."""
+    flat = {810: 150.0, 1110: 150.0, 1410: 150.0}
+    steep = {mhz: 150.0 * mhz / 1410 for mhz in (510, 810, 1110, 1410)}
+    rows = [
+        {"application": name, "gpu": "a100_sxm", "sm_clock_mhz": mhz, "power_w": w, "time_s": 1.0}
+        for name, sweep_w in (("flat", flat), ("steep", steep))
+        for mhz, w in sweep_w.items()
+    ]
+    runs = runs_of_rows(rows)
+
+    predicted = (
+        POWER_MODELS["mean"]()
+        .fit(runs)
+        .predict(sweep(profile_of(runs, "a100_sxm", "flat"), [510, 810, 1410]))
+    )
+
+    at_810_w = 150.0 * np.sqrt(810 / 1410)
+    assert predicted == pytest.approx([at_810_w * 510 / 810, at_810_w, 150.0])
+
+
 def test_a_removed_model_is_refused_with_what_to_take_instead(tmp_path):
     POWER_MODELS["mean"]().fit(runs_of_rows(rows_by_law(3))).save(tmp_path)
     kept = read_state(tmp_path)

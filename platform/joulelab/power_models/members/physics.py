@@ -145,18 +145,18 @@ class PhysicsModel(PowerModel):
 
     @override
     def _state(self) -> State:
-        pairs = list(self.known)
-        values: dict[str, Any] = {
-            "known": [list(pair) for pair in pairs],
+        found = np.array(list(self.known.values())).reshape(-1, 2)
+        values = {
+            "known": [list(pair) for pair in self.known],
             "time_gpus": list(self._time_gpus),
+            "caps_w": dict(self.caps_w),
+            "boards": dict(self.boards),
         }
-        values |= {"caps_w": dict(self.caps_w), "boards": dict(self.boards)}
-        arrays = {"scatters": self._scatters, "doubt": self._doubt}
-        arrays["known"] = np.array([self.known[pair] for pair in pairs]).reshape(len(pairs), 2)
-        arrays |= {"time_weights": self._time_weights} if self.target == "time_s" else {}
-        arrays |= {f"moved.{gpu}": moved for gpu, moved in self.moved.items()}
-        arrays |= {f"measured.{gpu}": own for gpu, own in self.measured.items()}
-        arrays |= {f"weights.{gpu}": weights for gpu, weights in self._weights.items()}
+        arrays = {"scatters": self._scatters, "doubt": self._doubt, "known": found}
+        if self.target == "time_s":
+            arrays["time_weights"] = self._time_weights
+        by_gpu = {"moved": self.moved, "measured": self.measured, "weights": self._weights}
+        arrays |= {f"{name}.{gpu}": own for name, of in by_gpu.items() for gpu, own in of.items()}
         return State(values=values, arrays=arrays)
 
     @override

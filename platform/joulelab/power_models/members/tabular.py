@@ -74,8 +74,9 @@ def _log_unit(queries: Queries, target: Target) -> Array:
 class MeanModel(PowerModel):
     """The mean curve of the training applications over clock ratios, in logs.
 
-    Each application counts once, linear between its own clocks and not beyond them. Power is over
-    the board's limit. Measured points raise and tilt the curve, as those of every model.
+    Each application counts once, linear between its own clocks and not beyond them, by its changes
+    from clock to clock: the mean of levels jumps where some applications end. Power is over the
+    board's limit. Measured points raise and tilt the curve, as those of every model.
     """
 
     name: ClassVar[str] = "mean"
@@ -85,14 +86,15 @@ class MeanModel(PowerModel):
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
         logs, ratio = np.log(values) - _log_unit(queries, self.target), queries.clock_ratio
         self._clock_ratio = np.unique(ratio)
-        levels, curves = [], []
+        levels, steps = [], []
         for _, rows in queries.by_profile():
             own = rows[np.argsort(ratio[rows])]
             levels.append(np.interp(1.0, ratio[own], logs[own]))
             at = self._clock_ratio
-            curve = np.interp(at, ratio[own], logs[own], left=np.nan, right=np.nan)
-            curves.append(curve - levels[-1])
-        self._level, self._curve = np.array(np.mean(levels)), np.nanmean(curves, axis=0)
+            steps.append(np.diff(np.interp(at, ratio[own], logs[own], left=np.nan, right=np.nan)))
+        num_known = np.sum(~np.isnan(steps), axis=0)
+        curve = np.append(0.0, np.cumsum(np.nansum(steps, axis=0) / np.maximum(num_known, 1)))
+        self._level, self._curve = np.array(np.mean(levels)), curve - np.interp(1.0, at, curve)
         return self
 
     @override

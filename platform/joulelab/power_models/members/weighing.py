@@ -72,15 +72,15 @@ def weighed(left_out: LeftOut | None, expected: Array, heard: Flags) -> Array:
     """Return the weights of members after each set of anchors, none negative, of sum 1.
 
     They have the least sum over groups of the root mean square of what their mean leaves of the
-    errors; those ``expected`` count for some groups more. Who is not ``heard`` has none. Shape
-    (anchor sets, members).
+    errors; those ``expected``, shape (anchor sets, members), count for some groups more. Who is not
+    ``heard``, shape (members,), has none.
     """
     if left_out is None:
         return expected.copy()
     weights = np.zeros(expected.shape)
-    for number, own in enumerate(heard):
-        errors = left_out.errors[own, number]
-        weights[number, own] = _least(errors, left_out.group, expected[number, own])
+    for number, usual in enumerate(expected):
+        errors = left_out.errors[heard, number]
+        weights[number, heard] = _least(errors, left_out.group, usual[heard])
     return weights
 
 
