@@ -263,7 +263,8 @@ def device_s(one: Evidence, processor: Processor) -> float:
     costs = group_costs(one.table, processor)
     clock_mhz = np.full(one.table.num_rows, min(one.clock_mhz, processor.default_clock_mhz))
     memory_s = memory_side_s(costs, processor, clock_mhz)
-    device_s = kernel_s(costs.core_s_mhz / clock_mhz, memory_s) + costs.fixed_s
+    device_s = kernel_s(costs.core_s_mhz / clock_mhz, memory_s)
+    device_s += costs.turns_s_mhz / clock_mhz + costs.fixed_s
     return float(device_s[one.table.sequence].sum())
 
 

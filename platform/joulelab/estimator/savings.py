@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import cast
 
 from joulelab.core.number_format import BITS
@@ -27,7 +28,9 @@ Change = Mapping[str, str | int]
 EstimateAgain = Callable[..., Estimate]
 """Estimates the same work with a :data:`Change` given as keyword arguments."""
 
-_BATCH_FACTORS = (2, 4, 8, 16)
+_BATCH_FACTORS = (16, 8, 4, 2)
+_WORSE = 1.05
+"""Energy of a sample over that of the best batch so far from which no smaller one is traced."""
 _LEAST_SAVING = 0.01
 """Share of the energy, or of the peak, that a change must save to be worth a word."""
 _CLOCKS_TO_TRY = 16
@@ -38,6 +41,7 @@ class _Lever:
     """Settings of one kind, of which the best one is an opportunity."""
 
     changes: tuple[Change, ...]
+    ends_at: float = inf  # energy over that of the best so far at which no more are tried
     title: Callable[[Estimate], str]
     reason: Callable[[Estimate, Estimate], str]
 
@@ -108,15 +112,18 @@ def opportunities(
 
 
 def _best(lever: _Lever, before: Estimate, estimate_again: EstimateAgain) -> Opportunity | None:
-    found = []
+    best = None
     for change in lever.changes:
         try:
             after = estimate_again(**change)
         except ConfigError:
             continue
-        if after.fits:
-            found.append(_opportunity(lever, change, before, after))
-    return max(found, key=lambda one: one.energy_saved, default=None)
+        found = _opportunity(lever, change, before, after) if after.fits else None
+        if found and (best is None or found.energy_saved > best.energy_saved):
+            best = found
+        elif found and best and 1 - found.energy_saved > lever.ends_at * (1 - best.energy_saved):
+            break
+    return best
 
 
 def _opportunity(lever: _Lever, change: Change, before: Estimate, after: Estimate) -> Opportunity:
@@ -154,6 +161,7 @@ def _mode_levers(mode: Mode) -> list[_Lever]:
 def _batch_lever(batch: int) -> _Lever:
     return _Lever(
         changes=tuple({"batch": factor * batch} for factor in _BATCH_FACTORS),
+        ends_at=_WORSE,
         title=lambda after: f"Work on {after.batch} samples at a time",
         reason=lambda before, after: (
             f"samples share the {_share(before, 'static'):.0%} of the energy that goes into being "

@@ -68,6 +68,24 @@ def test_of_batches_the_best_one_is_given():
     )
 
 
+@pytest.mark.parametrize(
+    ("of_second", "expected"),
+    [(1.65, [128, 64, 32, 16]), (1.8, [128, 64])],  # 2 % more may be chance of one size
+)
+def test_no_smaller_batches_are_tried_once_a_sample_takes_clearly_more(of_second, expected):
+    energies = {128: 1.62, 64: of_second, 32: 1.6, 16: 1.7}  # of a sample
+    tried = []
+
+    def again(**changes):
+        batch = changes.get("batch") or refuse()
+        tried.append(batch)
+        return scaled(energies[batch] * batch / 16, 1.0, work=float(batch), batch=batch)
+
+    opportunities(estimate(), again)
+
+    assert tried == expected
+
+
 def test_precisions_are_compared_by_their_width():
     energies = {"int8": 0.7, "fp8": 0.6, "int4": 0.5}
 

@@ -32,7 +32,8 @@ _LIKE = {
 }
 """Class that stands for another where that was not measured."""
 _NORMS = ("batch_norm", "layer_norm", "group_norm")
-_REDUCING = ("native_layer_norm", "native_batch_norm", "native_batch_norm_backward")
+GROUP_NORM = "native_group_norm"
+_REDUCING = ("native_layer_norm", "native_batch_norm", "native_batch_norm_backward", GROUP_NORM)
 _CONTIGUOUS = 0.9
 _NARROW_GROUP = 32
 """Channels of a group up to which one kernel computes all groups of a convolution: on an H100, 32
@@ -79,8 +80,9 @@ def is_aligned(operator: Operator) -> bool:
 def reduced_elements(operator: Operator) -> float:
     """Return how many elements a normalisation reduces to each statistic; 0 of other work.
 
-    Over layers that is a row, over batches in training a channel of all images. Their kernels
-    write statistics, or gradients of as many parameters, beside the result.
+    Over layers that is a row, over groups a group of an image, over batches in training a channel
+    of all images. Their kernels write statistics, or gradients of as many parameters, beside the
+    result.
     """
     if operator.name not in _REDUCING or len(operator.outputs_b) < 3:
         return 0.0

@@ -53,9 +53,10 @@ def layout_work(
     efficiency = processor.timing.layout_efficiency
     if efficiency is None:
         return LayoutWork(seconds=nothing, cache_b=nothing, memory_b=nothing, slower=ones)
-    needs, may = _changes(table, pipes)
-    seconds = _seconds(table, processor, efficiency * processor.timing.memory_efficiency)
-    narrow = _narrowness(table)
+    images = _images(table)
+    needs, may = _changes(table, pipes, images)
+    seconds = _seconds(table, processor, images, efficiency * processor.timing.memory_efficiency)
+    narrow = _narrowness(images)
     changes = needs | (may & (core_s * (narrow - 1) > seconds))
     if PIXEL_CONVOLUTION not in processor.timing.kind_efficiency:  # not profiled
         narrow, changes = ones, needs | may
@@ -71,7 +72,35 @@ def layout_work(
     )
 
 
-def _changes(table: WorkTable, pipes: list[Pipe]) -> tuple[Flags, Flags]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Images:
+    """What each group convolves, by the operator that names it; ones where it convolves nothing."""
+
+    channels: Array  # of the input
+    positions: Array  # pixels of an image that is read; of gradients, those of a result
+    pixels: Array  # pixels of a result
+    window: Array
+    element_b: Array
+    is_known: Flags  # whether window and pixels are known, which a launch's cost alone lacks
+
+
+def _images(table: WorkTable) -> _Images:
+    shapes, element_b = table.shapes.at(table.main), table.element_b[table.main]
+    channels = shapes.batch * shapes.k / shapes.window
+    images = np.maximum(1.0, shapes.m / shapes.pixels)
+    read = np.maximum(1.0, np.round(table.read_b / element_b / (images * channels)))
+    is_gradient = np.array(["_backward" in table.operators[row].name for row in table.main])
+    return _Images(
+        channels=channels,
+        positions=np.where(is_gradient, shapes.pixels, read),
+        pixels=shapes.pixels,
+        window=shapes.window,
+        element_b=element_b,
+        is_known=(shapes.pixels > 1) | (shapes.window > 1),
+    )
+
+
+def _changes(table: WorkTable, pipes: list[Pipe], images: _Images) -> tuple[Flags, Flags]:
     """Return which groups have to change the layout, and which may: single convolutions alone."""
     alone = np.bincount(table.member_group, minlength=table.num_rows) == 1
     on_matrix = np.array(
@@ -84,65 +113,39 @@ def _changes(table: WorkTable, pipes: list[Pipe]) -> tuple[Flags, Flags]:
         dtype=bool,
     )
     is_changed = alone & on_matrix[table.main]
-    shapes, main = table.shapes, table.main
-    channels, positions = _channels(table)[main], _positions(table)
-    is_known = _is_known(table)
-    skips = positions > shapes.pixels[main]
-    windows_b = (shapes.batch * shapes.m * shapes.k * table.element_b)[main]
+    shapes, is_known = table.shapes, images.is_known
+    windows_b = (shapes.batch * shapes.m * shapes.k * table.element_b)[table.main]
     has_windows = np.where(
-        is_known, (shapes.window[main] > 1) | skips, windows_b > _OVERLAP * table.read_b
+        is_known,
+        (images.window > 1) | (images.positions > images.pixels),
+        windows_b > _OVERLAP * table.read_b,
     )
-    element_b = table.element_b[main]
-    uneven = (positions * element_b % LOAD_B != 0) | (channels * element_b % LOAD_B != 0)
+    rows_b = np.array([images.positions, images.channels]) * images.element_b
+    uneven = (rows_b % LOAD_B != 0).any(axis=0)
     return is_changed & has_windows, is_changed & is_known & ~has_windows & uneven
 
 
-def _channels(table: WorkTable) -> Array:
-    """Return the input channels of each operator row that is a convolution."""
-    channels: Array = table.shapes.batch * table.shapes.k / table.shapes.window
-    return channels
-
-
-def _positions(table: WorkTable) -> Array:
-    """Return the pixels of an image that each group reads; of gradients, those of a result."""
-    shapes, main = table.shapes, table.main
-    images = np.maximum(1.0, shapes.m / shapes.pixels)[main]
-    elements = table.read_b / table.element_b[main]
-    read = np.maximum(1.0, np.round(elements / (images * _channels(table)[main])))
-    is_gradient = np.array(["_backward" in operator.name for operator in table.operators])
-    return np.where(is_gradient[main], shapes.pixels[main], read)
-
-
-def _is_known(table: WorkTable) -> Flags:
-    """Return whether a group's window and pixels are known, which a launch's cost alone lacks."""
-    shapes, main = table.shapes, table.main
-    known: Flags = (shapes.pixels[main] > 1) | (shapes.window[main] > 1)
-    return known
-
-
-def _seconds(table: WorkTable, processor: Processor, reached: float) -> Array:
+def _seconds(table: WorkTable, processor: Processor, images: _Images, reached: float) -> Array:
     """Return how long images take to be brought in and back, and weights of windows to follow.
 
     ``reached`` is the share of bandwidths at which that runs.
     """
     cache, memory = processor.last_cache, processor.memory
-    timing, shapes, main = processor.timing, table.shapes, table.main
     missed = missed_share(table.read_b + table.written_b, cache.size_b)
     b_per_s = 1 / ((1 - missed) / cache.bandwidth_b_per_s + missed / memory.bandwidth_b_per_s)
-    channels = _channels(table)[main]
-    element_b = table.element_b[main]
-    is_known, rows = _is_known(table), (shapes.batch * shapes.n)[main]
-    images_filled = _filled(_positions(table)) * _filled(channels)
-    results_filled = _filled(shapes.pixels[main]) * _filled(rows)
+    in_channels, element_b = _filled(images.channels), images.element_b
+    out_channels = _filled((table.shapes.batch * table.shapes.n)[table.main])
+    read_filled = _filled(images.positions) * in_channels
+    written_filled = _filled(images.pixels) * out_channels
     # What multiplies narrower numbers writes results in half precision.
     written = table.written_b / np.maximum(element_b, _HALF_B)
-    tiled = table.read_b / element_b / np.where(is_known, images_filled, 1.0)
-    tiled += written / np.where(is_known, results_filled, 1.0)
-    weights = _moved_weight_b(table) / element_b / _filled(shapes.window[main]) / _filled(channels)
+    tiled = table.read_b / element_b / np.where(images.is_known, read_filled, 1.0)
+    tiled += written / np.where(images.is_known, written_filled, 1.0)
+    weights = _moved_weight_b(table) / element_b / _filled(images.window) / in_channels
     # Weights come from the main memory, and are in the cache when they are used.
     weight_s = weights * _HALF_B * (1 / cache.bandwidth_b_per_s + 1 / memory.bandwidth_b_per_s) / 2
-    kernels = np.where(shapes.window[main] > 1, 3, 2)  # one each of the image, weights, the result
-    overhead_s = kernels * timing.overhead_s(("layout",), is_matrix=False)
+    kernels = np.where(images.window > 1, 3, 2)  # one each of the image, weights, the result
+    overhead_s = kernels * processor.timing.overhead_s(("layout",), is_matrix=False)
     seconds: Array = (2 * tiled * _HALF_B / b_per_s + weight_s) / reached + overhead_s
     return seconds
 
@@ -158,13 +161,12 @@ def _filled(length: Array) -> Array:
     return filled
 
 
-def _narrowness(table: WorkTable) -> Array:
+def _narrowness(images: _Images) -> Array:
     """Return how many times as long sums over single pixels take whose rows are no whole units.
 
     Their rate goes with what is loaded at a time. In half precision on an H200, 196 pixels reach
     157 to 205 TFLOP/s and 4,225 reach 75 to 98, where others reach 700.
     """
-    element_b = table.element_b[table.main]
-    rows = (_positions(table), _channels(table)[table.main])
-    in_pairs = np.all([length * element_b % _NARROW_B == 0 for length in rows], axis=0)
-    return LOAD_B / np.where(in_pairs, _NARROW_B, np.minimum(element_b, _HALF_B))
+    rows_b = np.array([images.positions, images.channels]) * images.element_b
+    in_pairs = (rows_b % _NARROW_B == 0).all(axis=0)
+    return LOAD_B / np.where(in_pairs, _NARROW_B, np.minimum(images.element_b, _HALF_B))

@@ -136,17 +136,17 @@ class _Load:
     def at(self, clock_mhz: Array) -> "_AtClock":
         """Return the groups, each at its own clock."""
         costs, power = self._costs, self.processor.power
-        core_s = costs.core_s_mhz / clock_mhz
+        core_s, turns_s = costs.core_s_mhz / clock_mhz, costs.turns_s_mhz / clock_mhz
         memory_s = memory_side_s(costs, self.processor, clock_mhz)
         work_s = kernel_s(core_s, memory_s)
         voltage2 = self.processor.voltage.at(clock_mhz) ** 2
-        busy_s = costs.fill * work_s + FIXED_SHARE * costs.fixed_s
+        busy_s = costs.fill * work_s + turns_s + FIXED_SHARE * costs.fixed_s
         scale = voltage2 if self.processor.last_cache.on_core_clock else 1.0
         return _AtClock(
             clock_mhz=clock_mhz,
             core_s=core_s,
             memory_s=memory_s,
-            device_s=work_s + costs.fixed_s,
+            device_s=work_s + turns_s + costs.fixed_s,
             busy_j=voltage2 * power.busy_w_per_ghz * clock_mhz / 1e3 * busy_s,
             flop_j=voltage2 * costs.flop_j,
             moved_j=scale * costs.cache_j + costs.memory_j,

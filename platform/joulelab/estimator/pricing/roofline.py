@@ -19,6 +19,7 @@ from joulelab.estimator.pricing.kernel_rates import (
     pipes_of,
     stream_efficiency,
     strips_used,
+    turns_s_mhz,
     waits_s,
 )
 from joulelab.estimator.pricing.layout import layout_work
@@ -52,6 +53,7 @@ class GroupCosts:
     cache_s: Array  # time in the last cache at the default clock
     found_s: Array  # of it, that of bytes that the main memory need not bring
     memory_s: Array  # time in the main memory, core clock above the knee
+    turns_s_mhz: Array  # time at 1 MHz in which all units are busy before that
     fixed_s: Array  # time that no clock changes: filling, draining, links
     fill: Array  # share of the units that has work, 0..1
     flop_j: Array  # energy of operations
@@ -73,9 +75,10 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     streamed = timing.memory_efficiency * stream_efficiency(table, processor)
     runs_on = np.array(pipes, dtype=object)
     flop = {pipe: table.per_group(table.flop * (runs_on == pipe)) for pipe in dict.fromkeys(pipes)}
-    waiting_s = waits_s(table, processor, core_s_mhz / processor.default_clock_mhz)
+    default_mhz, turns = processor.default_clock_mhz, turns_s_mhz(table, processor)
+    waiting_s = waits_s(table, processor, core_s_mhz / default_mhz, turns / default_mhz)
     group_s_mhz = _side_by_side(table, processor, pipes, core_s_mhz)
-    layout = layout_work(table, processor, pipes, group_s_mhz / processor.default_clock_mhz)
+    layout = layout_work(table, processor, pipes, group_s_mhz / default_mhz)
     moved_b = {cache.name: cache_b + layout.cache_b, memory.name: memory_b + layout.memory_b}
     return GroupCosts(
         core_s_mhz=group_s_mhz * layout.slower,
@@ -83,6 +86,7 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
         cache_s=cache_b / (streamed * cache.bandwidth_b_per_s),
         found_s=(cache_b - memory_b) / (streamed * cache.bandwidth_b_per_s),
         memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
+        turns_s_mhz=turns,
         fixed_s=overhead_s(table, processor) + layout.seconds + link_s + waiting_s,
         fill=_group_fill(table, core_s_mhz, fill),
         flop_j=sum(
