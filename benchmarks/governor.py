@@ -5,11 +5,12 @@ Usage: python benchmarks/governor.py [--gpus h200_sxm a100_sxm] [--boards 0 1] [
 
 Everything is by the simulator's own account, not by what the governor reports. A strategy's share
 is its saving of EDP over that of an oracle, which knows true times and powers, and changes the
-clock at the look after a change. Governors learn from nothing, and what that costs is in it. A
-minute breaks the limit if its work takes 5 % less at the driver's own clocks. The reaction to a
-change of phase, once the first two minutes have been learned from, is the time until a clock near
-that which most of the phase has is in force, where that is far from the one before; of that, until
-it was asked for is the governor's part, and the rest the board's.
+clock at the look after a change. Governors learn from nothing, and what that costs is in it. They
+look as often however busy this machine is, and what that takes is a figure of its own. A minute
+breaks the limit if its work takes 5 % less at the driver's own clocks. The reaction to a change of
+phase, once the first two minutes have been learned from, is the time until a clock near that which
+most of the phase has is in force, where that is far from the one before; of that, until it was
+asked for is the governor's part, and the rest the board's.
 """
 
 import itertools
@@ -151,7 +152,7 @@ def play(
     )
     governor, control = None, Noting(device)
     if strategy is not None:
-        rules = Rules(off_share=0.0, max_slowdown=LIMIT)
+        rules = Rules(off_share=0.0, max_slowdown=LIMIT, cpu_budget=1.0)
         chosen = STRATEGIES[strategy](rules)
         chosen.watch(played)
         governor = Governor(device, control, chosen, rules).start()

@@ -18,6 +18,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record, Session, Verdict, record_of, voiding
 from joulelab.core.trial import Trial
+from joulelab.core.validity import trend_findings
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control, OwnControl, applied
 from joulelab.provenance import collect_provenance
@@ -239,10 +240,17 @@ class Bench:
             self._clock, partial(self._host.run, phase), instruments, instruments.check
         )
         self._report(f"{phase}: warming up")
+        start_s, is_quick = self._clock.now_s(), self._procedure.pace == "quick"
         warmup = warm_up(loop, instruments.lead, self._clock, self._procedure)
         instruments.count_activity()
         with self._ahead.halted():
             intervals = self._take_windows(phase, loop, instruments, warmup)
+            is_moving = bool(trend_findings(instruments.windows(intervals)[0]))
+            if is_quick and warmup.steady and is_moving:
+                # As where a power limit lowered the clock meanwhile: these have warmed it up.
+                warmup = replace(warmup, duration_s=self._clock.now_s() - start_s)
+                instruments.count_activity()
+                intervals = self._take_windows(phase, loop, instruments, warmup)
         warmup = warmup.confirmed(loop.within(intervals))
         self._following.warmed_up(phase, warmup)
         self._host.pids()

@@ -128,7 +128,14 @@ class _OwnStudy:
         folder = lab.folder(f"tune-{name}", self._gpus)
         header = asked_of(self._workload, "edp", lab)
         with StudyProgress(lab.console()) as progress:
-            setup = lab.setup(self._gpus, folder, {name}, settings=header, on_event=progress)
+            setup = lab.setup(
+                self._gpus,
+                folder,
+                {name},
+                settings=header,
+                on_event=progress,
+                procedure=lab.adapted(self._gpus),
+            )
             own = replace(setup, make_queue=lambda search, check: self._made(search, check))
             return run_asked(Search(study=folder.name, strategy=_Asked()), own)
 

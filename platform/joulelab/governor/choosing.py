@@ -165,7 +165,9 @@ class Chooser:
             before=curves.points.index(before) if before in curves.points else 0,
         )
         position = self._strategy.choose(situation)
-        return curves.points[position if situation.allowed[position] else 0]
+        point = curves.points[position if situation.allowed[position] else 0]
+        is_held = self._strategy.sets_held and point == DEFAULT and len(phases) > 1
+        return self._outlook.held(phase) if is_held else point
 
     def _limit(self, now_s: float) -> float:
         """Return by how much the load may be slower than at the driver's own clocks."""

@@ -151,19 +151,21 @@ class Steadiness:
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, bool]] = deque()
+        self._num_unknown = 0
 
     def add(self, at_s: float, *, is_known: bool) -> None:
         """Take note of a look."""
         self._looks.append((at_s, is_known))
+        self._num_unknown += not is_known
         while self._looks[0][0] < at_s - HORIZON_S:
-            self._looks.popleft()
+            self._num_unknown -= not self._looks.popleft()[1]
 
     @property
     def is_unsteady(self) -> bool:
         """Whether most of the last half minute belongs to no phase."""
         if not self._looks or self._looks[-1][0] - self._looks[0][0] < _LONG_ENOUGH * HORIZON_S:
             return False
-        return sum(not known for _, known in self._looks) > UNKNOWN_SHARE * len(self._looks)
+        return self._num_unknown > UNKNOWN_SHARE * len(self._looks)
 
 
 LOOK_S = 2.0

@@ -17,6 +17,8 @@ LEAST_WINDOWS = 2.0
 """A point is known from so many windows on."""
 _MOVED_CLOCK, _MOVED_POWER = 0.004, 0.03
 """A power limit lowers the driver's own clock as a board warms up; times are over that at it."""
+_HELD_ROOM = 1.005
+"""So far above the clock at which a limit holds a phase the limit holds it still."""
 _LOWEST_RATIO = 0.2
 _STEPS = 64
 
@@ -95,6 +97,17 @@ class Outlook:
             sd,
         )
         return on_grid.at(self.points)
+
+    def held(self, phase: Phase) -> OperatingPoint:
+        """Return the clock right above where a power limit holds a phase; the driver's own if none.
+
+        The limit lowers the driver's own clock step by step, which takes longer than to set one.
+        """
+        reference, sets_clocks = phase.reference, any(p.sm_clock_mhz for p in self.points)
+        if not phase.is_capped or reference is None or not sets_clocks:
+            return DEFAULT
+        above = self._grid_mhz[self._grid_mhz >= _HELD_ROOM * reference.sm_clock_mhz.mean]
+        return OperatingPoint(sm_clock_mhz=int(above[-1])) if len(above) else DEFAULT
 
     def _prior(self, phase: Phase, reference: Tally) -> tuple[Array, Prior]:
         """Return the grid below the driver's own clock, and what the law says there."""

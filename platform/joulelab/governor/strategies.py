@@ -65,6 +65,7 @@ class Model(Strategy):
     """
 
     name: ClassVar = "model"
+    sets_held: ClassVar = True
 
     @override
     def choose(self, situation: Situation) -> int:

@@ -133,6 +133,8 @@ class Strategy(ABC):
     name: ClassVar[str]
     needs_load: ClassVar[bool] = False
     """Whether it must know what a simulated GPU plays."""
+    sets_held: ClassVar[bool] = False
+    """Whether the driver's own point, where a power limit holds its clock, may be that clock."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules

@@ -74,17 +74,15 @@ class AbstractLab(ABC, Generic[Gpu]):
     ) -> StudySetup:
         """Return what a study is carried out with; ``settings`` are for its header.
 
-        ``procedure`` is how it measures, by default as all studies of the lab.
+        ``procedure`` is how it measures, by default as the lab does without a calibration.
         What is stored where this process cannot see it, it stores a second time.
 
         Raises:
-            ConfigError: If a workload cannot run there, or the calibration is of none of the GPUs,
-                or of another driver or host.
+            ConfigError: If a workload cannot run there.
         """
-        how_asked, facts = procedure or self.procedure, self.facts(gpus)
         how = WorkerSettings(
             results_dir=folder,
-            procedure=how_asked if facts is None else facts.adapted(how_asked),
+            procedure=procedure or self.procedure,
             observe_only=self.observe_only,
             guard_socket=self.guard_socket,
             programs=self.programs(workloads),
@@ -119,6 +117,11 @@ class AbstractLab(ABC, Generic[Gpu]):
         gpu = next((each for each in gpus if each.uuid == facts.device.uuid), gpus[0])
         facts.check(gpu.identity, gpu.hostname)
         return facts
+
+    def adapted(self, gpus: Sequence[Gpu], procedure: Procedure | None = None) -> Procedure:
+        """Return ``procedure``, by default the lab's, as :meth:`facts` of ``gpus`` have it."""
+        asked, facts = procedure or self.procedure, self.facts(gpus)
+        return asked if facts is None else facts.adapted(asked)
 
     @property
     @abstractmethod
@@ -215,7 +218,10 @@ class AbstractLab(ABC, Generic[Gpu]):
     ) -> StudySummary:
         """Measure ``trials`` and show how far it is; see :func:`~joulelab.study.run.run_trials`.
 
-        ``procedure`` is as for :meth:`setup`.
+        ``procedure`` is how it measures, by default as the lab does; a calibration adapts it.
+
+        Raises:
+            ConfigError: As :meth:`setup` and :meth:`facts` do.
         """
         workloads = {trial.configuration.workload for trial in trials}
         with StudyProgress(self.console()) as progress:
@@ -225,7 +231,7 @@ class AbstractLab(ABC, Generic[Gpu]):
                 workloads,
                 settings=settings,
                 on_event=progress,
-                procedure=procedure,
+                procedure=self.adapted(gpus, procedure),
             )
             summary = run_trials(trials, replace(setup, begin=begin), conclude)
         self.require_some(summary)

@@ -121,7 +121,8 @@ def run_race(
 def _procedure(lab: AbstractLab[Any], problem: Problem) -> Procedure:
     """Return how trials are measured: quickly, unless it counts how hot a board gets in the end."""
     is_heat_bound = any(each.quantity == "temperature_c" for each in problem.constraints)
-    return lab.procedure if is_heat_bound else lab.procedure.in_search()
+    asked = lab.procedure if is_heat_bound else lab.procedure.in_search()
+    return asked if problem.calibration is None else problem.calibration.adapted(asked)
 
 
 def conclude_search(

@@ -410,6 +410,24 @@ def test_a_phase_too_short_for_a_look_at_the_drivers_clock_is_left_to_it_from_be
     assert late_s == []
 
 
+def test_a_phase_that_the_power_limit_holds_is_given_a_clock_right_above_where_it_is_held(store):
+    """The limit lowered the driver's own clock step by step, 0.14 s beyond the change."""
+    governed = play(store, "training", "model", duration_s=120.0)
+
+    phases = governed.governor.recogniser.phases
+    (prefill,) = (phase for phase in phases if phase.signature.label == "prefill")
+    chosen_mhz = governed.governor.chooser.chosen[prefill.number].sm_clock_mhz
+    assert prefill.is_capped
+    assert 0 < chosen_mhz - prefill.reference.sm_clock_mhz.mean <= 60
+
+
+def test_a_load_of_one_phase_that_the_power_limit_holds_is_left_to_the_driver(store):
+    governed = play(store, "prefill", "model")
+
+    assert governed.governor.recogniser.phases[0].is_capped
+    assert governed.governor.num_changes == 0
+
+
 @pytest.mark.parametrize("least_s", [0.0, 0.099])
 def test_the_look_after_a_window_of_no_phase_comes_as_soon_as_the_driver_lets_it(
     store, monkeypatch, least_s

@@ -11,7 +11,7 @@ import joulelab
 from joulelab.core.device import DeviceIdentity
 from joulelab.devices.simulated import DriverStore, Fault, fleet
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError, UnknownNameError
-from joulelab.hardware.board_facts import BoardFacts, board_text
+from joulelab.hardware.board_facts import BoardFacts, Fact, board_text
 from joulelab.study.lab import StudyWorkload
 from joulelab.study.search import check_search
 from joulelab.tracking.addresses import embedded_uri
@@ -173,6 +173,35 @@ def calibration_of(uuid):
         joulelab_version="",
         facts=(),
     )
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        lambda lab: joulelab.search(step, {"sm_clock_mhz": CLOCKS_MHZ}, cost=cost, lab=lab),
+        lambda lab: joulelab.sweep(step, clocks_mhz=CLOCKS_MHZ, cost=cost, lab=lab),
+    ],
+)
+def test_a_study_asks_for_the_calibration_once_and_measures_by_it(make_lab, monkeypatch, study):
+    """A search asked a server for it twice."""
+    late, asked, measured = Fact(name="sample_lag_s", value=0.4, u=0.01), [], []
+    pool = joulelab.Lab.pool
+
+    def facts(_lab, gpus):
+        asked.append(gpus)
+        return replace(calibration_of(""), facts=(late,))
+
+    def noted(lab, gpus, how):
+        measured.append(how.procedure)
+        return pool(lab, gpus, how)
+
+    monkeypatch.setattr(joulelab.Lab, "facts", facts)
+    monkeypatch.setattr(joulelab.Lab, "pool", noted)
+
+    study(make_lab())
+
+    assert len(asked) == 1
+    assert [each.sample_lag_s for each in measured] == [0.4]
 
 
 def test_a_search_refuses_the_calibration_of_another_board(make_lab, tmp_path):
