@@ -117,7 +117,7 @@ def test_a_table_that_makes_no_sense_is_refused(tmp_path, changes, said):
 
 
 BOARD = Path(__file__).parents[3] / "experiments" / "results" / "h200_calibration" / "board.json"
-ASKED = ("estimate", "--model", "resnet50", "--device", "h200", "--quick", "--json")
+ASKED = ("estimate", "--model", "resnet18", "--device", "h200", "--quick", "--json")
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
