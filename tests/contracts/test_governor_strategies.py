@@ -18,10 +18,14 @@ def test_a_strategy_is_whole_and_has_the_name_that_it_is_found_by(name):
     assert strategy.name == name
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return play(tmp_path_factory.mktemp("alone"), "serving", gpu="a100_sxm")
+
+
 @pytest.mark.parametrize("objective", ["edp", "ed2p", "energy"])
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_no_strategy_breaks_the_limit_or_leaves_anything_set(tmp_path, name, objective):
-    alone = play(tmp_path, "serving", gpu="a100_sxm")
+def test_no_strategy_breaks_the_limit_or_leaves_anything_set(tmp_path, alone, name, objective):
     governed = play(tmp_path, "serving", name, gpu="a100_sxm", objective=objective, fixed=705.0)
 
     assert governed.slowdown(alone) <= 0.05

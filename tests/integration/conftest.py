@@ -162,12 +162,6 @@ def study_in(folder, guard_socket):
 
 
 @pytest.fixture
-def one_process(monkeypatch):
-    """Give Tune's trials one process, where their number does not matter: each takes two CPU s."""
-    monkeypatch.setattr("joulelab_actors.tune.turnover.MOST_PROCESSES", 1)
-
-
-@pytest.fixture
 def search(cluster, tmp_path, guard_socket):
     """Run a search on simulated GPUs of the cluster; returns its summary and its store."""
     return search_in(tmp_path, guard_socket)

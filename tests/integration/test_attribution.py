@@ -17,7 +17,7 @@ from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "attribution.py"
-BLOOM = BloomSettings(model="bloom-560m", precision="fp16", new_tokens=4)
+BLOOM = BloomSettings(model="tiny", precision="fp16", new_tokens=4)
 
 
 @pytest.fixture
@@ -32,6 +32,7 @@ def lab(cluster, tmp_path):
     )
 
 
+@pytest.mark.usefixtures("store_uri")  # made there already, which takes seconds
 def test_the_script_attributes_on_an_actor_and_keeps_files_and_a_run(lab, tmp_path, capsys):
     script = runpy.run_path(str(SCRIPT))
     asked = script["AttributeEnergy"](workload=BLOOM, lab=lab, method="classes")

@@ -39,7 +39,7 @@ with connected():
         settings=None,
         on_event=lambda event: print(type(event).__name__, flush=True),
     )
-    run_trials(trials(repeats=10), setup)
+    run_trials(trials(repeats=4), setup)
 """
 
 
@@ -48,12 +48,12 @@ def test_a_killed_driver_leaves_no_clock_locked_and_its_study_is_resumed(
 ):
     kill_driver(DRIVER)
 
-    summary, store = study(trials(repeats=10))
+    summary, store = study(trials(repeats=4))
 
     valid = Counter(m.trial for m in store.read() if m.valid)
     assert summary.num_skipped >= 10
     assert summary.complete
-    assert valid == Counter(t.name for t in trials(repeats=10))
+    assert valid == Counter(t.name for t in trials(repeats=4))
     assert DriverStore(tmp_path / "driver").locked_uuids() == ()
 
 

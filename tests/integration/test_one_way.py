@@ -61,7 +61,6 @@ def test_a_measurement_is_made_on_a_cluster(labs):
     assert dict(result.measurement().configuration.knobs)["n"] == 4096
 
 
-@pytest.mark.usefixtures("one_process")
 def test_a_search_on_a_cluster_knows_the_strategies_of_ray_tune_besides(labs):
     _, ray = labs
 

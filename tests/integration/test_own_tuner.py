@@ -96,7 +96,7 @@ def test_a_tuner_of_ones_own_gets_figures_or_errors_and_the_results_folder_all_o
 
 
 def test_a_scheduler_of_tunes_ends_trials_whose_first_repeats_are_poor(lab, tmp_path):
-    space = {"sm_clock_mhz": tune.grid_search([*CLOCKS_MHZ, 345, 390, 450])}
+    space = {"sm_clock_mhz": tune.grid_search([*CLOCKS_MHZ, 345])}
     asha = ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2)
 
     with measuring("gemm", lab=lab, repeats=4) as trainable:
@@ -104,7 +104,7 @@ def test_a_scheduler_of_tunes_ends_trials_whose_first_repeats_are_poor(lab, tmp_
         grid = tuner_of(trainable, tmp_path, param_space=space, how=how).fit()
 
     repeats = Counter(m.configuration.point.sm_clock_mhz for m in valid(lab))
-    assert set(repeats) == {*CLOCKS_MHZ, 345, 390, 450}
+    assert set(repeats) == {*CLOCKS_MHZ, 345}
     assert repeats[grid.get_best_result().config["sm_clock_mhz"]] == 4
     assert min(repeats.values()) < 4
 

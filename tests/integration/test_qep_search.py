@@ -60,7 +60,7 @@ AXES = Axes(batches=(16, 64), precisions=("fp32", "fp8", "bf16", "int4"))
 
 
 @pytest.fixture
-def run(cluster, tmp_path, monkeypatch, guard_socket, one_process):
+def run(cluster, tmp_path, monkeypatch, guard_socket):
     """Run the script; returns its exit code, the rows of its table and its store."""
 
     def run(*, workload=RANDOM, observe_only=False, **settings):

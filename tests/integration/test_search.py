@@ -16,7 +16,6 @@ from scripted_strategy import Scripted
 from joulelab.study.budget import Budget
 from joulelab.study.events import StudyStarted, TrialMeasured, TrialStarted
 from joulelab_actors.laboratory import SCHEDULED_REPEATS
-from joulelab_actors.tune import turnover
 from joulelab_actors.tune.experiment import NAME
 from joulelab_actors.tune.trainable import MeasuredTrial, configuration_of
 from joulelab_actors.tune.turnover import TRIALS_PER_GPU
@@ -117,14 +116,12 @@ def test_under_a_scheduler_a_trial_repeats_what_is_among_the_better(search):
 def ended(shared_search):
     """The folder of a search that had ended with its budget of three trials, and its summary."""
     folder, search = shared_search
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(turnover, "MOST_PROCESSES", 1)
-        summary, _ = search(Scripted(CANDIDATES), budget=Budget(num_trials=3))
+    summary, _ = search(Scripted(CANDIDATES), budget=Budget(num_trials=3))
     return folder, summary
 
 
 @pytest.fixture
-def begun(ended, tmp_path, one_process):
+def begun(ended, tmp_path):
     """A copy of that folder in the test's own, where the test goes on."""
     shutil.copytree(ended[0], tmp_path, dirs_exist_ok=True)
     return ended[1]
@@ -183,7 +180,6 @@ def cut_off(experiment, num_kept):
     generator.write_bytes(cloudpickle.dumps(ended | {"finished": False}))
 
 
-@pytest.mark.usefixtures("one_process")
 def test_an_interrupted_search_concludes_from_what_it_has_and_goes_on_later(search, heeded):
     reasons, measured = [], []
 

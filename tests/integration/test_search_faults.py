@@ -50,7 +50,6 @@ def valid_trials(store):
     return Counter(m.trial for m in store.read() if m.valid)
 
 
-@pytest.mark.usefixtures("one_process")
 def test_a_search_goes_on_when_its_actor_and_tunes_trials_die_and_measures_nothing_twice(search):
     killed = {}
 
@@ -78,7 +77,6 @@ def test_a_search_goes_on_when_its_actor_and_tunes_trials_die_and_measures_nothi
     assert all(outcome.figures for outcome in strategy.told)
 
 
-@pytest.mark.usefixtures("one_process")
 def test_what_fails_or_hangs_in_tune_ends_the_search_with_a_message_and_it_goes_on(
     search, monkeypatch
 ):
@@ -116,13 +114,11 @@ def test_what_fails_or_hangs_in_tune_ends_the_search_with_a_message_and_it_goes_
     assert sorted(valid_trials(store).values()) == [1] * len(CANDIDATES)
 
 
-@pytest.mark.usefixtures("one_process")
 def test_what_a_strategy_may_not_ask_for_ends_the_search_with_what_is_wrong(search):
     with pytest.raises(ConfigError, match="one of the device's 110 clocks, got 1000"):
         search(Scripted([gemm(990), gemm(1000)]))
 
 
-@pytest.mark.usefixtures("one_process")
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 def test_a_search_survives_a_locked_mlflow_and_a_resumed_one_delivers_each_trial_once(
     search, tmp_path, store_uri
@@ -154,7 +150,6 @@ def test_a_search_survives_a_locked_mlflow_and_a_resumed_one_delivers_each_trial
     assert len({parent for _, parent in nested}) == 1
 
 
-@pytest.mark.usefixtures("one_process")
 def test_a_full_disk_ends_a_search_with_a_message_and_it_goes_on_once_there_is_room(search):
     """The file system refuses what is longer than a limit, as a full one refuses anything."""
 
@@ -202,7 +197,6 @@ def other_node(cluster, short_folder):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_process")
 def test_a_search_goes_on_when_a_node_vanishes_and_others_look_for_gpus_elsewhere(
     search, other_node, tmp_path
 ):

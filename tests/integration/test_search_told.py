@@ -63,7 +63,6 @@ def parent_of(uri):
     return [metric.step for metric in told], files, [run for run in runs if run is not parent]
 
 
-@pytest.mark.usefixtures("one_process")
 def test_a_search_that_goes_on_is_told_and_charted_as_one(search, tmp_path, capfd):
     search(8)
     search(12)

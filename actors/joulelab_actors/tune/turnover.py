@@ -35,8 +35,7 @@ def num_processes(num_gpus: int, most_repeats: int) -> int:
     A scheduler decides after every repeat whether the next is measured: then all that are under
     way are Tune's. Otherwise Tune may learn of them one after the other.
     """
-    num_under_way = TRIALS_PER_GPU * num_gpus
-    return num_under_way if most_repeats > 1 else min(num_under_way, MOST_PROCESSES)
+    return TRIALS_PER_GPU * num_gpus if most_repeats > 1 else min(num_gpus, MOST_PROCESSES)
 
 
 def key_of(trial: Trial) -> Key:

@@ -50,10 +50,11 @@ class PowerModelContract:
 
     model: ClassVar[Any]  # the class
 
-    @pytest.fixture(params=["power_w", "time_s"])
-    def fitted(self, request: pytest.FixtureRequest) -> PowerModel:
+    @pytest.fixture(scope="class", params=["power_w", "time_s"])
+    @classmethod
+    def fitted(cls, request: pytest.FixtureRequest) -> PowerModel:
         """Return the model, fitted to runs of twelve applications."""
-        model: PowerModel = self.model(request.param).fit(runs_by_law(12))
+        model: PowerModel = cls.model(request.param).fit(runs_by_law(12))
         return model
 
     def test_it_is_whole(self) -> None:

@@ -140,7 +140,7 @@ def fake_network(build: Callable[[], Network], dtype: torch.dtype | None = None)
 
 def _built(build: Callable[[], Network]) -> Network:
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _Unfilled():  # type: ignore[no-untyped-call]
             return build()
     except (NotImplementedError, RuntimeError):  # what meta tensors raise when they are read
         with _Unfilled():  # type: ignore[no-untyped-call]
@@ -151,6 +151,12 @@ class _Unfilled(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Leaves tensors that are filled with random numbers, as weights are, as they were made."""
 
     _fills = (torch.ops.aten.normal_.default, torch.ops.aten.uniform_.default)
+
+    @classmethod
+    @override
+    def _should_skip_dynamo(cls) -> bool:
+        """Take calls as they are: a compiler that is told to keep out is asked at each of them."""
+        return False
 
     @override
     def __torch_dispatch__(
@@ -180,7 +186,8 @@ def _make_fake(network: torch.nn.Module, mode: FakeTensorMode) -> None:
 def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     made = FakeTensor(mode, torch.empty_like(tensor, device="meta"), torch.device("cpu"))
     if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+        made.requires_grad_(tensor.requires_grad)
+        made._is_param = True  # noqa: SLF001  # as Parameter() marks a copy of a subclass
     return made
 
 

@@ -12,7 +12,6 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.validation import read_measured
 from joulelab.hardware.board_facts import read_board_facts
 from joulelab.hardware.processors import PROCESSORS
-from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.mlflow_calibrations import register_calibration
 
 COPY_B = 8e9
@@ -118,17 +117,16 @@ def test_a_table_that_makes_no_sense_is_refused(tmp_path, changes, said):
 
 
 BOARD = Path(__file__).parents[3] / "experiments" / "results" / "h200_calibration" / "board.json"
-ASKED = ("estimate", "--model", "resnet50", "--device", "h200", "--quick", "--json")
+ASKED = ("estimate", "--model", "resnet18", "--device", "h200", "--quick", "--json")
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
-def test_an_estimate_takes_a_registered_calibration_as_it_takes_its_file(tmp_path, capsys):
-    uri = embedded_uri(tmp_path)
-    register_calibration(uri, "node7", read_board_facts(BOARD))
+def test_an_estimate_takes_a_registered_calibration_as_it_takes_its_file(store_uri, capsys):
+    register_calibration(store_uri, "node7", read_board_facts(BOARD))
 
     answers = []
     for where in (str(BOARD), "models:/node7"):
-        assert main([*ASKED, "--calibration", where, "--tracking-uri", uri]) == 0
+        assert main([*ASKED, "--calibration", where, "--tracking-uri", store_uri]) == 0
         answers.append(json.loads(capsys.readouterr().out))
 
     assert answers[0] == answers[1]

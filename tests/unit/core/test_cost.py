@@ -17,6 +17,18 @@ def test_a_phase_costs_what_its_kernels_cost_as_often_as_they_run():
     assert phase.num_launches == 3 + 2
 
 
+def test_a_kernel_may_move_nothing_and_runs_once_unless_more_is_asked():
+    kernel = KernelCost(name="spin", pipe="fp32", flop=9.0, dram_b=0.0)
+
+    assert PhaseCost(phase="run", work=1, kernels=(kernel,)).num_launches == 1
+
+
+@pytest.mark.parametrize("wrong", [{"flop": -1.0}, {"dram_b": -1.0}, {"count": 0}])
+def test_a_kernel_that_does_less_than_nothing_is_refused(wrong):
+    with pytest.raises(ConfigError, match="must not be negative and count at least 1"):
+        KernelCost(**{"name": "spin", "pipe": "fp32", "flop": 9.0, "dram_b": 7.0, **wrong})
+
+
 def test_a_request_of_512_tokens_in_and_64_out_holds_eight_of_the_prefill_per_token_out():
     request = Request(units={"prefill": 512.0, "decode": 64.0}, size=64.0)
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from joulelab import Configuration, OperatingPoint
 from joulelab.core.plan import again, plan_sweep, sweep_points
+from joulelab.core.trial import Trial, name_within
 from joulelab.errors import ConfigError
 
 GRID_MHZ = tuple(range(1980, 344, -15))
@@ -21,6 +22,26 @@ def configurations(num):
         Configuration.of("gemm", point=OperatingPoint(sm_clock_mhz=clock))
         for clock in GRID_MHZ[:num]
     ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpu", "fits"),
+    [("NVIDIA L4", "NVIDIA L4", True), ("NVIDIA L4", "NVIDIA A40", False), (None, "any", True)],
+)
+def test_a_trial_of_one_product_fits_that_alone(asked, gpu, fits):
+    [configuration] = configurations(1)
+    trial = Trial(study="it", name="first", configuration=configuration, device_name=asked)
+
+    assert trial.fits(gpu) is fits
+
+
+@pytest.mark.parametrize("product", [None, "NVIDIA L4"])
+def test_a_name_beside_those_of_other_products_is_found_again_without_its_own(product):
+    [configuration] = configurations(1)
+    trial = Trial(study="it", name="first", configuration=configuration, device_name=product)
+    beside = trial if product is None else trial.beside_others()
+
+    assert name_within(beside.name, product) == "first"
 
 
 def test_a_full_sweep_holds_the_default_and_every_clock_once():

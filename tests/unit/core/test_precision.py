@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +26,14 @@ def test_the_half_width_of_three_windows_is_students():
     # sd 1, standard error 1/sqrt(3), Student factor 4.303
     assert relative_half_width(windows_of(99, 100, 101)) == pytest.approx(
         0.04303 / 3**0.5, rel=1e-3
+    )
+
+
+def test_the_relative_half_width_is_the_same_of_smaller_units_of_work():
+    small = [replace(window, work=1000.0) for window in windows_of(99, 100, 101)]
+
+    assert relative_half_width(small) == pytest.approx(
+        relative_half_width(windows_of(99, 100, 101))
     )
 
 

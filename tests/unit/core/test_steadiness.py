@@ -70,8 +70,12 @@ def test_windows_that_trend_are_told_by_how_much():
     assert window_trend([1.0, 1.05, 1.1], [0.001] * 3) == pytest.approx(0.1 / 1.05)
 
 
-def test_a_trend_that_the_readings_explain_is_none():
-    assert window_trend([1.0, 1.05, 1.1], [0.05] * 3) is None
+@pytest.mark.parametrize(("change_j", "is_told"), [(4.1, False), (4.4, True)])
+def test_a_trend_is_more_than_three_times_what_readings_leave_of_a_difference(change_j, is_told):
+    """Two windows read to 1 J each differ by no more than 1.41 J for that: k = 3."""
+    windows_j = [100.0, 100.0 + change_j / 2, 100.0 + change_j]
+
+    assert (window_trend(windows_j, [1.0] * 3) is not None) is is_told
 
 
 def test_a_trend_within_two_percent_is_none():

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,13 @@ def test_the_clock_may_be_off_by_one_step(clock_mhz, found):
 @pytest.mark.parametrize(("low_s", "found"), [(0.2, []), (0.5, ["clock_not_held"])])
 def test_the_clock_must_hold_in_95_percent_of_the_looks(low_s, found):
     assert reasons_of(sm_clock_mhz=lambda t_s: 1200 if 2 < t_s <= 2 + low_s else 1410) == found
+
+
+def test_a_clock_that_held_in_just_95_percent_of_the_looks_is_valid():
+    conduct = conduct_of(looks_of(), LOCKED, 0.0, 6.0)
+    at_limit = replace(conduct, observed=replace(conduct.observed, clock_residency=0.95))
+
+    assert not conduct_findings(at_limit, LOCKED)
 
 
 def test_a_memory_clock_that_did_not_hold_is_found():

@@ -144,3 +144,14 @@ def test_what_is_owed_counts_among_the_devices_that_are_out(
 
     with pytest.raises(GuardError, match="lends 1 devices at most"):
         lending.lend(other, DeviceAddress(backend="nvml", uuid="GPU-b"), note="", ttl_s=30.0)
+
+
+@pytest.mark.parametrize(("note", "told"), [("a sweep", "(a sweep)"), ("", "(no note)")])
+def test_who_has_a_device_says_for_what(lending, connections, note, told):
+    one, other = connections
+    lending.lend(one, A, note=note, ttl_s=30.0)
+
+    with pytest.raises(GuardError, match="GPU-a is leased to pid") as refused:
+        lending.lend(other, A, note="", ttl_s=30.0)
+
+    assert told in str(refused.value)

@@ -14,7 +14,6 @@ from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError, 
 from joulelab.hardware.board_facts import BoardFacts, Fact, board_text
 from joulelab.study.lab import StudyWorkload
 from joulelab.study.search import check_search
-from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.mlflow_calibrations import register_calibration
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
@@ -222,26 +221,25 @@ def test_a_sweep_refuses_the_calibration_of_another_board_too(make_lab, tmp_path
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
-def test_a_registered_calibration_is_looked_up_in_the_store_of_the_study(make_lab, tmp_path):
-    uri, where = embedded_uri(tmp_path / "store"), Path("models:/board")
-    register_calibration(uri, "board", calibration_of("other"))
+def test_a_registered_calibration_is_looked_up_in_the_store_of_the_study(make_lab, store_uri):
+    where = Path("models:/board")
+    register_calibration(store_uri, "board", calibration_of("other"))
 
     with pytest.raises(ConfigError, match="board was other and is SIM-h200_sxm-0"):
-        joulelab.sweep(step, cost=cost, lab=make_lab(calibration=where, tracking_uri=uri))
+        joulelab.sweep(step, cost=cost, lab=make_lab(calibration=where, tracking_uri=store_uri))
     with pytest.raises(ConfigError, match="there is none: name one"):
         joulelab.sweep(step, cost=cost, lab=make_lab(calibration=where))
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
-def test_the_calibration_of_its_board_is_taken_from_the_store_of_the_study(make_lab, tmp_path):
-    uri = embedded_uri(tmp_path / "store")
-    lab = make_lab(tracking_uri=uri)
+def test_the_calibration_of_its_board_is_taken_from_the_store_of_the_study(make_lab, store_uri):
+    lab = make_lab(tracking_uri=store_uri)
     with lab.open() as gpus:
         own = replace(calibration_of(""), device=gpus[0].identity, host=gpus[0].hostname)
         assert lab.facts(gpus) is None
 
-        register_calibration(uri, "board", own)
+        register_calibration(store_uri, "board", own)
 
         assert lab.facts(gpus) == own
         assert make_lab().facts(gpus) is None

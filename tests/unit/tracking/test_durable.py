@@ -63,3 +63,13 @@ def test_a_file_that_need_not_be_durable_is_whole_and_not_waited_for(tmp_path, s
     assert synced == []
     assert (tmp_path / "now.json").read_text() == "1"
     assert [path.name for path in tmp_path.iterdir()] == ["now.json"]
+
+
+def test_a_file_of_whole_lines_is_gone_on_with_and_nothing_is_said_to_be_removed(tmp_path, caplog):
+    for line in ("1", "2"):
+        file = LineFile(tmp_path / "lines.jsonl")
+        file.append([line], durable=False)
+        file.close()
+
+    assert (tmp_path / "lines.jsonl").read_text() == "1\n2\n"
+    assert not caplog.text

@@ -1,5 +1,6 @@
 """Calibrations of boards, kept in an MLflow store and read back."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +30,10 @@ def facts():
 
 
 @pytest.fixture(scope="module")
-def uri(tmp_path_factory, facts):
-    found = embedded_uri(tmp_path_factory.mktemp("store"))
+def uri(fresh_store, tmp_path_factory, facts):
+    folder = tmp_path_factory.mktemp("store")
+    shutil.copy(fresh_store, folder / "mlflow.db")
+    found = embedded_uri(folder)
     for number in (1, 2):
         assert register_calibration(found, "node7-gpu0", facts).version == number
     return found

@@ -5,6 +5,7 @@ from synthetic_results import energy_j, measurement, time_s
 
 from joulelab.core.device import Activity
 from joulelab.core.measurement import Board, Finding, Observed
+from joulelab.core.quality import Quality
 from joulelab.tracking.vocabulary import DERIVED, metrics, params, tags
 
 THROTTLED = Finding(reason="throttled", detail="The power cap held for 40 % of the time.")
@@ -47,6 +48,20 @@ def test_what_was_not_read_is_absent():
     assert listed["observed.warmup_steady"] == 1.0
     assert "observed.sm_clock_mhz" not in listed
     assert "observed.activity.dram_active" not in listed
+
+
+def test_scores_are_listed_under_their_metric_even_of_an_invalid_measurement():
+    scored = Quality(
+        metric="accuracy", direction="higher", score=0.9, n=50, counted="image", data="digits",
+        source_hash="0123", retention=0.95,
+    )  # fmt: skip
+
+    listed = metrics(replace(measurement(findings=[THROTTLED]), quality=(scored,)))
+
+    assert {name: listed[name] for name in listed if name.startswith("quality.")} == {
+        "quality.accuracy.score": 0.9,
+        "quality.accuracy.retention": 0.95,
+    }
 
 
 def test_params_are_the_request():
