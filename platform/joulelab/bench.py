@@ -245,8 +245,7 @@ class Bench:
         instruments.count_activity()
         with self._ahead.halted():
             intervals = self._take_windows(phase, loop, instruments, warmup)
-            is_moving = bool(trend_findings(instruments.windows(intervals)[0]))
-            if is_quick and warmup.steady and is_moving:
+            if is_quick and warmup.steady and trend_findings(instruments.windows(intervals)[0]):
                 # As where a power limit lowered the clock meanwhile: these have warmed it up.
                 warmup = replace(warmup, duration_s=self._clock.now_s() - start_s)
                 instruments.count_activity()

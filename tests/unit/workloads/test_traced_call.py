@@ -10,12 +10,12 @@ N = 64
 
 
 class Product:
-    """Multiplies n x n by n x m, which as numbers would take 2.6 GB."""
+    """Multiplies matrices of a million columns, which no memory holds."""
 
     unit, work = "row", staticmethod(lambda rows: rows)
 
-    def __init__(self, rows: int = 20_000):
-        self.left, self.right = torch.zeros(rows, 16_000), torch.zeros(16_000, 16_000)
+    def __init__(self, rows: int = 2**20):
+        self.left, self.right = torch.zeros(rows, 2**20), torch.zeros(2**20, 2**20)
 
     def __call__(self):
         return self.left @ self.right
@@ -31,12 +31,12 @@ def launches(phase):
 
 
 def test_a_program_without_a_cost_is_traced_with_its_knobs_and_without_memory():
-    whole = workload_type(Product).from_knobs({"rows": 10_000}).cost()
+    whole = workload_type(Product).from_knobs({"rows": 2**19}).cost()
     [phase] = whole.phases
 
-    assert (whole.unit, phase.work) == ("row", 10_000)
-    assert phase.flop == 2 * 10_000 * 16_000**2
-    assert phase.dram_b == 4 * (2 * 10_000 * 16_000 + 16_000**2)
+    assert (whole.unit, phase.work) == ("row", 2**19)
+    assert phase.flop == 2 * 2**19 * 2**40
+    assert phase.dram_b == 4 * (2 * 2**19 * 2**20 + 2**40)
     assert whole.resident_b == phase.dram_b  # both factors, and the product
 
 

@@ -1,5 +1,7 @@
 """What kernels reach of a device's rates, and the least time that they take."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from joulelab.core.cost import Pipe
@@ -95,27 +97,38 @@ def overhead_s(table: WorkTable, processor: Processor) -> Array:
     return np.array([_least_s(table, row, processor) for row in table.main])
 
 
-def waits_s(table: WorkTable, processor: Processor, core_s: Array, turns_s: Array) -> Array:
+class GroupSums(NamedTuple):
+    """How kernels sum up groups of channels; nothing for other work, and off GPUs."""
+
+    steps: Array  # of each thread
+    turns_s_mhz: Array  # time at 1 MHz in which warps take turns at it, before all else
+
+
+def group_sums(table: WorkTable, processor: Processor) -> GroupSums:
+    """Return how each group's kernel sums up: a block of threads for each, however large."""
+    main = [table.operators[row] for row in table.main]
+    is_gpu = processor.family == "gpu"
+    elements = np.array(
+        [reduced_elements(one) * (is_gpu and one.name == GROUP_NORM) for one in main]
+    )
+    written = table.written_b / table.element_b[table.main]
+    blocks = np.divide(written, elements, out=np.zeros_like(written), where=elements > 0)
+    threads = np.where(elements < _BLOCK_THREADS, _WARP, _BLOCK_THREADS)
+    steps, warps = np.ceil(elements / threads), blocks * threads / _WARP / processor.num_cores
+    clocks = warps * (steps * _WARP_STEP_CLOCKS + _WARP_START_CLOCKS)
+    return GroupSums(steps=steps, turns_s_mhz=1e-6 * clocks)
+
+
+def waits_s(table: WorkTable, processor: Processor, core_s: Array, sums: GroupSums) -> Array:
     """Return by how much steps that wait for each other exceed work, and turns of warps."""
     is_gpu = processor.family == "gpu"
     waits_s = np.array([one.steps * _step_s(one, is_gpu=is_gpu) for one in table.operators])
-    others_s = table.per_group(np.maximum(0.0, waits_s - core_s))
-    if not is_gpu:
-        return others_s
-    steps, _ = _sums(table, processor)
     missed = missed_share(table.read_b + table.written_b, processor.last_cache.size_b)
     cached_s = 1e-6 * _CACHED_STEP_CLOCKS / processor.default_clock_mhz
     step_s = (1 - missed) * cached_s + missed * STEP_S
-    return others_s + np.maximum(0.0, steps * step_s - turns_s)
-
-
-def turns_s_mhz(table: WorkTable, processor: Processor) -> Array:
-    """Return the time at 1 MHz in which warps take turns to sum up groups, before all else."""
-    if processor.family != "gpu":
-        return np.zeros(table.num_rows)
-    steps, warps = _sums(table, processor)
-    clocks: Array = warps * (steps * _WARP_STEP_CLOCKS + _WARP_START_CLOCKS)
-    return 1e-6 * clocks
+    turns_s = sums.turns_s_mhz / processor.default_clock_mhz
+    others_s = table.per_group(np.maximum(0.0, waits_s - core_s))
+    return others_s + np.maximum(0.0, sums.steps * step_s - turns_s)
 
 
 def _step_s(operator: Operator, *, is_gpu: bool) -> float:
@@ -124,19 +137,6 @@ def _step_s(operator: Operator, *, is_gpu: bool) -> float:
     # A compiler's kernel, which keeps no statistics, is taken to wait as long.
     is_compiled = is_gpu and operator.name == GROUP_NORM and not reduced_elements(operator)
     return STEP_S if operator.kind == "gemm" or is_compiled else 0.0
-
-
-def _sums(table: WorkTable, processor: Processor) -> tuple[Array, Array]:
-    """Return the steps of each thread that sums up a group, and the warps that a core has of them.
-
-    A group has one block of threads, however large.
-    """
-    main = [table.operators[row] for row in table.main]
-    elements = np.array([reduced_elements(one) * (one.name == GROUP_NORM) for one in main])
-    written = table.written_b / table.element_b[table.main]
-    blocks = np.divide(written, elements, out=np.zeros_like(written), where=elements > 0)
-    threads = np.where(elements < _BLOCK_THREADS, _WARP, _BLOCK_THREADS)
-    return np.ceil(elements / threads), blocks * threads / _WARP / processor.num_cores
 
 
 def _least_s(table: WorkTable, row: int, processor: Processor) -> float:

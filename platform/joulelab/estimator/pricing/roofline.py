@@ -15,11 +15,11 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.kernel_class import FIRST_CONVOLUTION, WIDE_GROUPS
 from joulelab.estimator.pricing.kernel_rates import (
     efficiency,
+    group_sums,
     overhead_s,
     pipes_of,
     stream_efficiency,
     strips_used,
-    turns_s_mhz,
     waits_s,
 )
 from joulelab.estimator.pricing.layout import layout_work
@@ -75,8 +75,8 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     streamed = timing.memory_efficiency * stream_efficiency(table, processor)
     runs_on = np.array(pipes, dtype=object)
     flop = {pipe: table.per_group(table.flop * (runs_on == pipe)) for pipe in dict.fromkeys(pipes)}
-    default_mhz, turns = processor.default_clock_mhz, turns_s_mhz(table, processor)
-    waiting_s = waits_s(table, processor, core_s_mhz / default_mhz, turns / default_mhz)
+    default_mhz, sums = processor.default_clock_mhz, group_sums(table, processor)
+    waiting_s = waits_s(table, processor, core_s_mhz / default_mhz, sums)
     group_s_mhz = _side_by_side(table, processor, pipes, core_s_mhz)
     layout = layout_work(table, processor, pipes, group_s_mhz / default_mhz)
     moved_b = {cache.name: cache_b + layout.cache_b, memory.name: memory_b + layout.memory_b}
@@ -86,7 +86,7 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
         cache_s=cache_b / (streamed * cache.bandwidth_b_per_s),
         found_s=(cache_b - memory_b) / (streamed * cache.bandwidth_b_per_s),
         memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
-        turns_s_mhz=turns,
+        turns_s_mhz=sums.turns_s_mhz,
         fixed_s=overhead_s(table, processor) + layout.seconds + link_s + waiting_s,
         fill=_group_fill(table, core_s_mhz, fill),
         flop_j=sum(
