@@ -272,21 +272,21 @@ def test_processes_that_outlive_the_program_are_named_and_not_waited_for(lab):
 
 def test_a_process_that_outlives_the_program_by_less_than_the_measurement_is_named_too(lab):
     """It was looked for when all else was done, and then had gone."""
-    _, out, _ = lab.run(
-        sys.executable,
-        "-c",
+    program = (
         "import os, time\n"
         "program = os.getpid()\n"
         "if os.fork() == 0:\n"
         "    os.setsid()\n"
         "    daemon = os.fork()\n"
-        "    if daemon: print(daemon, flush=True)\n"
-        "    while not daemon and os.path.exists(f'/proc/{program}'): time.sleep(0.01)\n"
-        "    time.sleep(0 if daemon else 0.7)\n"
+        "    if daemon: print(daemon, flush=True); os._exit(0)\n"
+        "    while os.path.exists(f'/proc/{program}'): time.sleep(0.01)\n"
+        "    threads = f'/proc/{os.getppid()}/task'\n"  # the first to end has looked
+        "    num = len(os.listdir(threads))\n"
+        "    while len(os.listdir(threads)) >= num: time.sleep(0.01)\n"
         "    os._exit(0)\n"
-        "time.sleep(1.0)",
-        options=named(FIRST),
+        "time.sleep(1.0)"
     )
+    _, out, _ = lab.run(sys.executable, "-c", program, options=named(FIRST))
 
     (note,) = (note for note in lab.result["notes"] if "left processes behind" in note)
     assert f"behind: {int(out)} (python" in note
