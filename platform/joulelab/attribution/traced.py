@@ -6,8 +6,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from joulelab.errors import ConfigError
-from joulelab.tracing.program import KV_CACHE, Operator, ProgramPhase, region
+from joulelab.tracing.program import KV_CACHE, Operator, ProgramPhase, TracedModel, region
 from joulelab.workloads.base import Workload
+from joulelab.workloads.disk_cache import source_digests
 from joulelab.workloads.language import LanguageWorkload
 from joulelab.workloads.llama import CUT_BY_ROWS
 from joulelab.workloads.network import NetworkWorkload
@@ -15,11 +16,36 @@ from joulelab.workloads.ranks import num_sharing
 
 
 def traced_program(workload: Workload[Any]) -> tuple[ProgramPhase, ...]:
-    """Trace the phases of a workload.
+    """Return the phases of a workload, traced once for all attributions of what it is set to.
 
     Raises:
         ConfigError: If it is no network that can be traced with its modules.
     """
+    kind = type(workload)
+    if not (workload.is_defined_by_settings and kind.__module__.startswith("joulelab.")):
+        return _traced(workload)  # others' code may change where no digest sees it
+    from joulelab.estimator.models.sources import kept_trace
+
+    asked = {
+        "attributed": f"{kind.__module__}:{kind.__qualname__}",
+        "knobs": asdict(workload.settings),
+        "source": source_digests(["attribution/traced.py"]),
+    }
+    return kept_trace(asked, lambda: _model(workload), is_own=lambda: True).phases
+
+
+def _model(workload: Workload[Any]) -> TracedModel:
+    phases, settings = _traced(workload), workload.settings
+    return TracedModel(
+        name=type(workload).__name__,
+        unit=workload.unit,
+        batch=settings.batch,
+        precision=settings.precision,
+        phases=phases,
+    )
+
+
+def _traced(workload: Workload[Any]) -> tuple[ProgramPhase, ...]:
     with cache_regions():
         if isinstance(workload, LanguageWorkload):
             from joulelab.estimator.models.language import trace_language
