@@ -109,6 +109,7 @@ class Chooser:
         self._outlook = outlook
         self._account = account
         self.transitions = Transitions()
+        self._price_exponent = rules.price_exponent
         limit_s = rules.latency_limit_s
         self.latencies = None if limit_s is None else Latencies(limit_s)
         self._curves: dict[int, tuple[float, int, Curves | None]] = {}
@@ -135,7 +136,7 @@ class Chooser:
     def note(self, phase: Phase, point: OperatingPoint, speed: float, power_w: float) -> None:
         """Let the strategy know what a window at ``point`` cost."""
         curves = self._kept(phase)
-        if curves is not None and point in curves.points and speed > 0:
+        if curves is not None and point in curves.places and speed > 0:
             cost_j = (power_w + self._price_w(power_w)) / speed
             self._strategy.note(phase, point, cost_j)
 
@@ -162,7 +163,7 @@ class Chooser:
             allowed=self._allowed(phase, _share(phase, phases), curves, wake_s, now_s=now_s),
             price_w=self._price_w(float(curves.power_w[0])),
             wake_s=wake_s,
-            before=curves.points.index(before) if before in curves.points else 0,
+            before=curves.places.get(before, 0),
         )
         position = self._strategy.choose(situation)
         point = curves.points[position if situation.allowed[position] else 0]
@@ -222,7 +223,8 @@ class Chooser:
             return True
         age_s, is_short = now_s - reference.last_s, self.transitions.are_short(phase)
         if self._renewing_s is None:
-            oldest_s = np.clip(_OWN_S / _share(phase, phases), REFERENCE_AGE_S, OLDEST_REFERENCE_S)
+            own_s = _OWN_S / _share(phase, phases)
+            oldest_s = min(max(own_s, REFERENCE_AGE_S), OLDEST_REFERENCE_S)
             begun_s = now_s - self._begun_s
             # Not as the phase begins, which waits for its own clock, unless that is to be this one.
             if age_s > oldest_s and (not begun_s if is_short else begun_s >= _BEGUN_S):
@@ -236,7 +238,7 @@ class Chooser:
 
     def _price_w(self, own_w: float) -> float:
         mean_w = self._account.power_w
-        return self._rules.price_exponent * (own_w if mean_w is None else mean_w)
+        return self._price_exponent * (own_w if mean_w is None else mean_w)
 
 
 def _share(phase: Phase, phases: list[Phase]) -> float:
