@@ -36,6 +36,7 @@ class Transitions:
     def __init__(self) -> None:
         self._followed: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         self._before: Phase | None = None
+        self._lost: tuple[tuple[object, ...], Array] = (), np.zeros(0)
 
     def note(self, phase: Phase) -> None:
         """Take note of what runs now."""
@@ -57,6 +58,13 @@ class Transitions:
 
         ``known`` is what is expected of all phases, by their numbers.
         """
+        followed = self._followed[phase.number]
+        key = curves, *followed.items(), *map(known.get, followed)
+        if self._lost[0] != key:
+            self._lost = key, self._lost_s(phase, curves, known)
+        return np.asarray(self._lost[1] / max(phase.duration_s, REACTION_S))
+
+    def _lost_s(self, phase: Phase, curves: Curves, known: Mapping[int, Curves | None]) -> Array:
         clocks_mhz = curves.sm_clock_mhz
         lost = _UNSEEN * REACTION_S * _lost_share(clocks_mhz[0] / clocks_mhz)
         anticipated = self._follower(phase.number)
@@ -64,7 +72,7 @@ class Transitions:
             if number in known:
                 reaction_s = ANTICIPATED_S if number == anticipated else REACTION_S
                 lost += count * reaction_s * _lost_share(merged_time(known[number], clocks_mhz))
-        return np.asarray(lost / max(phase.duration_s, REACTION_S))
+        return np.asarray(lost)
 
     def _follower(self, of_number: int) -> int | None:
         followed = self._followed[of_number]
