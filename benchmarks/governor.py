@@ -35,7 +35,9 @@ from joulelab.devices.simulated.board import Board
 from joulelab.governor import STRATEGIES
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import LOADS, SimulatedLoad, stages_of
+from joulelab.governor.observing import Observer
 from joulelab.governor.strategy import Rules
+from joulelab.sampling.background import Background
 
 STRATEGY_NAMES = ("model", "bandit", "race-to-idle")
 LIMIT = 0.05
@@ -69,7 +71,8 @@ class Played:
         minutes: Executions of each phase by the end of each minute.
         clocks_mhz: SM clock every 10 ms under the model; empty under others.
         asked_s: When a clock was asked for or released.
-        cpu_share: Share of a core that the governor took, the simulated GPU's part included.
+        cpu_share: Share of a core that the governor took, the simulated GPU's part included; under
+            the driver alone what looking as often takes, which is that part.
     """
 
     energy_j: float
@@ -136,6 +139,19 @@ class Noting(OwnControl):
         super().reset()
 
 
+class Looker(Background):
+    """Looks as often as a governor, and does nothing else."""
+
+    def __init__(self, device: SimulatedDevice) -> None:
+        super().__init__(device, "Looking stopped")
+        self._observer = Observer(device)
+        self._ticker = self._clock.every(Rules().period_s, self._beat)
+
+    @override
+    def _act(self, now_s: float) -> None:
+        self._observer.read()
+
+
 def _work_s(work: dict[str, float], usual: Played) -> float:
     units_s = usual.units_s
     return sum(done * units_s[phase] for phase, done in work.items() if done)
@@ -150,12 +166,15 @@ def play(
     played = SimulatedLoad(
         device, stages_of(load), seed=settings.seed, board=Board.of(driver.seed, driver.spec)
     )
-    governor, control = None, Noting(device)
-    if strategy is not None:
+    control = Noting(device)
+    looking: Background
+    if strategy is None:
+        looking = Looker(device)
+    else:
         rules = Rules(off_share=0.0, max_slowdown=LIMIT, cpu_budget=1.0)
         chosen = STRATEGIES[strategy](rules)
         chosen.watch(played)
-        governor = Governor(device, control, chosen, rules).start()
+        looking = Governor(device, control, chosen, rules).start()
     minutes: list[dict[str, float]] = []
     clocks_mhz: list[tuple[float, int]] = []
     device.clock.every(60.0, lambda: minutes.append(dict(played.work)))
@@ -174,10 +193,9 @@ def play(
         clocks_mhz=clocks_mhz,
         asked_s=control.asked_s,
     )
-    if governor is not None:
-        governor.stop()
-        governor.raise_if_failed()
-        found.cpu_share = governor.cpu_s / found.duration_s
+    looking.stop()
+    looking.raise_if_failed()
+    found.cpu_share = looking.cpu_s / found.duration_s
     return found
 
 
@@ -192,6 +210,7 @@ class Row:
     savings: dict[str, float]
     slowdowns: dict[str, list[float]]
     cpu_share: float
+    own_cpu_share: float
     reactions_s: list[tuple[float, float]]
 
     def share(self, strategy: str) -> float | None:
@@ -223,6 +242,7 @@ def row_of(settings: Settings, store: str, gpu: str, board: int, load: str) -> R
         savings=savings,
         slowdowns={name: made[name].slowdowns(usual) for name in STRATEGY_NAMES},
         cpu_share=model.cpu_share,
+        own_cpu_share=model.cpu_share - usual.cpu_share,
         reactions_s=model.reactions_s(),
     )
 
@@ -290,6 +310,12 @@ def figures(settings: Settings | None = None) -> list[Figure]:
             max(row.cpu_share for row in found),
             1,
             "looks ten times a second; a real driver's calls come on top",
+        ),
+        share_figure(
+            "of that what is not looking at a simulated GPU",
+            max(row.own_cpu_share for row in found),
+            1,
+            "recognising, choosing and setting, by the load that takes most",
         ),
         share_figure("worse than the driver's own clock on steady loads", max(losses), 0.5, how),
     ]

@@ -23,11 +23,16 @@ class EnergyCounter:
         polls: Reads of the counter. Where it decreased, only what follows the last decrease
             is used, and :meth:`findings` tells of it.
         resolution_j: Smallest step of the counter's value, in joules (NVML: a millijoule).
-        tick_s: Time between its ticks, in seconds, as known from earlier; ``None`` if it is not.
+        tick_s: Bounds of the time between its ticks, in seconds, as known from earlier; ``None`` if
+            it is not.
     """
 
     def __init__(
-        self, polls: CounterPolls, *, resolution_j: float = 1e-3, tick_s: float | None = None
+        self,
+        polls: CounterPolls,
+        *,
+        resolution_j: float = 1e-3,
+        tick_s: tuple[float, float] | None = None,
     ) -> None:
         self._polls = polls
         self._resolution_j = resolution_j

@@ -22,6 +22,8 @@ _AGREEMENT = 0.8
 
 _UNEVENNESS = 0.1
 """How far ticks may stray, in periods, without their number being in doubt."""
+_WELL_KNOWN = 0.01
+"""Relative width of bounds of a period that tell more of it than a few brackets do."""
 _NUM_NARROW = 64
 """Brackets that the steepness of the line through all of them is bounded by."""
 
@@ -75,24 +77,27 @@ class Ticks:
         return (self.latest_s - self.earliest_s) / sqrt(12)
 
 
-def find_ticks(polls: CounterPolls, *, known_s: float | None = None) -> Ticks:
+def find_ticks(polls: CounterPolls, *, known_s: tuple[float, float] | None = None) -> Ticks:
     """Find when the counter, which never decreases, took each value that ``polls`` saw it take.
 
     Polls may be dense in places and sparse in others. A counter that updates at every read is found
-    to have no period, and each read is then its own tick. ``known_s`` is the period, in seconds, as
-    known from earlier, for polls that do not show it themselves.
+    to have no period, and each read is then its own tick. ``known_s`` is the shortest and the
+    longest that the period can be, in seconds, by what was seen earlier: for polls that do not show
+    it themselves, or less well.
     """
     new = 1 + np.flatnonzero(np.diff(polls.energy_j))
     earliest_s, latest_s = polls.before_s[new - 1], polls.after_s[new]
     last = np.append(new[1:] - 1, len(polls) - 1)[: new.size]
     neighbours = _sharp_neighbours(earliest_s, latest_s)
-    period_s = None
+    period_s, bounds_s = None, (0.0, np.inf)
+    if known_s is not None and known_s[1] <= (1 + _WELL_KNOWN) * known_s[0]:
+        neighbours, bounds_s = neighbours[:0], known_s
     if neighbours.size >= 2:
         period_s = float(np.median(np.diff((earliest_s + latest_s) / 2)[neighbours]))
         stale_s = float(np.median((latest_s[1:] - earliest_s[:-1])[neighbours]))
     elif known_s is not None:
         longest_read_s = float((polls.after_s - polls.before_s).max())
-        period_s, stale_s = known_s, known_s + longest_read_s
+        period_s, stale_s = sum(known_s) / 2, known_s[1] + longest_read_s
     else:
         stale_s = _closest_spacing_s(polls)
     # A value is the counter's latest when it is last seen, so it is younger than one tick.
@@ -101,7 +106,7 @@ def find_ticks(polls: CounterPolls, *, known_s: float | None = None) -> Ticks:
     earliest_s = np.where(wide, youngest_s, earliest_s)
     if period_s is not None:
         earliest_s, latest_s, period_s = _tightened(
-            earliest_s, latest_s, polls.before_s[last], period_s
+            earliest_s, latest_s, polls.before_s[last], period_s, bounds_s
         )
     return Ticks(
         earliest_s=earliest_s,
@@ -127,7 +132,11 @@ def _closest_spacing_s(polls: CounterPolls) -> float:
 
 
 def _tightened(
-    earliest_s: Array, latest_s: Array, seen_s: Array, period_s: float
+    earliest_s: Array,
+    latest_s: Array,
+    seen_s: Array,
+    period_s: float,
+    bounds_s: tuple[float, float],
 ) -> tuple[Array, Array, float | None]:
     """Narrow every bracket to where a strict period can have put its tick.
 
@@ -137,7 +146,7 @@ def _tightened(
     sharp = np.flatnonzero(latest_s - earliest_s < period_s / 2)
     if sharp.size < 2:
         return earliest_s, latest_s, period_s
-    number = _numbered(earliest_s[sharp], latest_s[sharp], period_s)
+    number = _numbered(earliest_s[sharp], latest_s[sharp], period_s, bounds_s)
     if number is None:
         return earliest_s, latest_s, period_s
     period_s = _fitted_period_s(number, earliest_s[sharp], latest_s[sharp])
@@ -219,7 +228,12 @@ def _convex_minorant(x: Array, y: Array, at: Array) -> Array:
     return np.interp(at, x[hull], y[hull], left=np.inf, right=np.inf)
 
 
-def _numbered(earliest_s: Array, latest_s: Array, period_s: float) -> Array | None:
+def _numbered(
+    earliest_s: Array,
+    latest_s: Array,
+    period_s: float,
+    bounds_s: tuple[float, float] = (0.0, np.inf),
+) -> Array | None:
     """Count periods from the first tick to each; ``None`` where that leaves a choice.
 
     Shorter gaps are counted first: what they tell of the period is what longer ones need. Brackets
@@ -231,6 +245,7 @@ def _numbered(earliest_s: Array, latest_s: Array, period_s: float) -> Array | No
     low_s = high_s = period_s
     if near.any():
         low_s, high_s = (float(bound) for bound in np.median(gaps_s[:, near], axis=1))
+    low_s, high_s = max(low_s, bounds_s[0]), min(high_s, bounds_s[1])
     for i in np.argsort(gaps_s.sum(axis=0), kind="stable"):
         steps[i] = 1
         if not near[i]:

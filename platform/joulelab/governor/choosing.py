@@ -36,6 +36,7 @@ class Transitions:
     def __init__(self) -> None:
         self._followed: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         self._before: Phase | None = None
+        self._lost: tuple[tuple[object, ...], Array] = (), np.zeros(0)
 
     def note(self, phase: Phase) -> None:
         """Take note of what runs now."""
@@ -57,6 +58,13 @@ class Transitions:
 
         ``known`` is what is expected of all phases, by their numbers.
         """
+        followed = self._followed[phase.number]
+        key = curves, *followed.items(), *map(known.get, followed)
+        if self._lost[0] != key:
+            self._lost = key, self._lost_s(phase, curves, known)
+        return np.asarray(self._lost[1] / max(phase.duration_s, REACTION_S))
+
+    def _lost_s(self, phase: Phase, curves: Curves, known: Mapping[int, Curves | None]) -> Array:
         clocks_mhz = curves.sm_clock_mhz
         lost = _UNSEEN * REACTION_S * _lost_share(clocks_mhz[0] / clocks_mhz)
         anticipated = self._follower(phase.number)
@@ -64,7 +72,7 @@ class Transitions:
             if number in known:
                 reaction_s = ANTICIPATED_S if number == anticipated else REACTION_S
                 lost += count * reaction_s * _lost_share(merged_time(known[number], clocks_mhz))
-        return np.asarray(lost / max(phase.duration_s, REACTION_S))
+        return np.asarray(lost)
 
     def _follower(self, of_number: int) -> int | None:
         followed = self._followed[of_number]
@@ -109,6 +117,7 @@ class Chooser:
         self._outlook = outlook
         self._account = account
         self.transitions = Transitions()
+        self._price_exponent = rules.price_exponent
         limit_s = rules.latency_limit_s
         self.latencies = None if limit_s is None else Latencies(limit_s)
         self._curves: dict[int, tuple[float, int, Curves | None]] = {}
@@ -135,7 +144,7 @@ class Chooser:
     def note(self, phase: Phase, point: OperatingPoint, speed: float, power_w: float) -> None:
         """Let the strategy know what a window at ``point`` cost."""
         curves = self._kept(phase)
-        if curves is not None and point in curves.points and speed > 0:
+        if curves is not None and point in curves.places and speed > 0:
             cost_j = (power_w + self._price_w(power_w)) / speed
             self._strategy.note(phase, point, cost_j)
 
@@ -162,7 +171,7 @@ class Chooser:
             allowed=self._allowed(phase, _share(phase, phases), curves, wake_s, now_s=now_s),
             price_w=self._price_w(float(curves.power_w[0])),
             wake_s=wake_s,
-            before=curves.points.index(before) if before in curves.points else 0,
+            before=curves.places.get(before, 0),
         )
         position = self._strategy.choose(situation)
         point = curves.points[position if situation.allowed[position] else 0]
@@ -222,7 +231,8 @@ class Chooser:
             return True
         age_s, is_short = now_s - reference.last_s, self.transitions.are_short(phase)
         if self._renewing_s is None:
-            oldest_s = np.clip(_OWN_S / _share(phase, phases), REFERENCE_AGE_S, OLDEST_REFERENCE_S)
+            own_s = _OWN_S / _share(phase, phases)
+            oldest_s = min(max(own_s, REFERENCE_AGE_S), OLDEST_REFERENCE_S)
             begun_s = now_s - self._begun_s
             # Not as the phase begins, which waits for its own clock, unless that is to be this one.
             if age_s > oldest_s and (not begun_s if is_short else begun_s >= _BEGUN_S):
@@ -236,7 +246,7 @@ class Chooser:
 
     def _price_w(self, own_w: float) -> float:
         mean_w = self._account.power_w
-        return self._rules.price_exponent * (own_w if mean_w is None else mean_w)
+        return self._price_exponent * (own_w if mean_w is None else mean_w)
 
 
 def _share(phase: Phase, phases: list[Phase]) -> float:

@@ -28,6 +28,7 @@ class Curves:
     """A phase at every point, the driver's own first; shape ``(n,)`` each."""
 
     points: tuple[OperatingPoint, ...]  # what could be set
+    places: dict[OperatingPoint, int]  # where each is among them
     sm_clock_mhz: Array
     time: Array  # expected time of the same work over that at the driver's own point
     time_upper: Array  # what that does not exceed with 95 % probability
@@ -170,8 +171,10 @@ class _OnGrid:
         upper_places = self._places(points, self._power_upper_w)
         acts = np.flatnonzero(upper_places)
         at, upper_at = (np.concatenate([[0], each[acts]]) for each in (places, upper_places))
+        kept = (DEFAULT, *(points[k] for k in acts))
         return Curves(
-            points=(DEFAULT, *(points[k] for k in acts)),
+            points=kept,
+            places={point: place for place, point in enumerate(kept)},
             sm_clock_mhz=self._clocks_mhz[at],
             time=self._time[at],
             time_upper=self._upper[upper_at],

@@ -251,7 +251,9 @@ class Recogniser:
         signature = self.signature(seen)
         fits = [phase for phase in self.phases if phase.may_be(signature, seen.least_clock_mhz)]
         if fits:
-            phase = min(fits, key=lambda each: signature.distance(each.signature))
+            phase = fits[0]
+            if len(fits) > 1:
+                phase = min(fits, key=lambda each: signature.distance(each.signature))
             self._before = None
         elif (made := self._made(signature, seen, point)) is not None:
             phase = made

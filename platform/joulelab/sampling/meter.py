@@ -72,9 +72,9 @@ class Meter(Background, Edges):
         return self._tracker.period_s or UNKNOWN_TICK_S
 
     @property
-    def known_tick_s(self) -> float | None:
-        """Time between ticks; ``None`` before any was seen, and of a continuous counter."""
-        return self._tracker.period_s
+    def known_tick_s(self) -> tuple[float, float] | None:
+        """Bounds of the time between ticks; ``None`` before any, and of a continuous counter."""
+        return self._tracker.bounds_s
 
     @property
     def num_polls(self) -> int:

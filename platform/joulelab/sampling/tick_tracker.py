@@ -63,8 +63,13 @@ class TickTracker:
     @property
     def period_s(self) -> float | None:
         """Time between ticks; ``None`` until two neighbours were seen."""
+        return None if self.bounds_s is None else sum(self.bounds_s) / 2
+
+    @property
+    def bounds_s(self) -> tuple[float, float] | None:
+        """Between what the time between ticks lies; ``None`` until two neighbours were seen."""
         lattice = self._lattice
-        return None if lattice is None else (lattice.shortest_s + lattice.longest_s) / 2
+        return None if lattice is None else (lattice.shortest_s, lattice.longest_s)
 
     @property
     def is_settled(self) -> bool:

@@ -222,7 +222,7 @@ def test_ticks_read_once_each_are_timed_by_the_period_known_from_earlier():
     energy_j = 300.0 * tick_s[np.searchsorted(tick_s, poll_s + 5e-4) - 1]
     polls = CounterPolls(before_s=poll_s, after_s=poll_s + 1e-3, energy_j=energy_j)
 
-    window = EnergyCounter(polls, tick_s=0.1).window(3.2, 4.4)
+    window = EnergyCounter(polls, tick_s=(0.1, 0.1)).window(3.2, 4.4)
 
     assert window.energy_j == pytest.approx(300 * 1.2, rel=2e-3)
     assert window.energy_u_j < 0.003 * window.energy_j

@@ -227,3 +227,16 @@ def assert_covers(ticks, *, tick_s=0.1, phase_s):
     true_s = phase_s + tick_s * np.round(ticks.energy_j / 30.0)
     assert (ticks.earliest_s <= true_s + 1e-9).all()
     assert (ticks.latest_s >= true_s - 1e-9).all()
+
+
+def test_a_period_known_well_from_earlier_is_not_taken_anew_from_a_few_wide_brackets():
+    """It was: of a reference right after another trial, edges were then off by up to 40 ms."""
+    before_s = [-3.541, -0.127, -0.117, -0.017, 0.073, 0.083]
+    reads_s = [*before_s, 1.572, 1.584, 1.772, 1.784, 3.272, 3.278, 3.284, 3.377, 3.384]
+    polls = polls_of([4.0 + at_s for at_s in reads_s], phase_s=0.078, call_s=0.0001)
+
+    alone, known = (find_ticks(polls, known_s=bounds_s) for bounds_s in (None, (0.0999, 0.1001)))
+
+    assert_covers(known, phase_s=0.078)
+    assert (known.latest_s - known.earliest_s)[1:].max() < 0.013
+    assert (alone.latest_s - alone.earliest_s)[1:].max() > 0.1
