@@ -60,6 +60,15 @@ def test_a_study_that_nobody_knows_is_refused(capsys):
     assert "Did you mean 'dvfs'?" in capsys.readouterr().err
 
 
+def test_an_error_of_a_study_begins_with_the_command_that_was_given():
+    """It began with the name of a script, which nobody had named."""
+    words = ["-m", "joulelab.cli.main", "study", "dvfs", "--every", "0"]
+
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+
+    assert done.stderr == "joulelab: every must be at least 1, got 0.\n"
+
+
 def test_a_study_takes_the_options_of_its_script():
     words = ["-m", "joulelab.cli.main", "study", "dvfs", "--help"]
 
