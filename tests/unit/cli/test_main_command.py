@@ -86,6 +86,13 @@ def test_every_command_explains_itself(name, capsys):
     assert f"joulelab {name}" in capsys.readouterr().out
 
 
+def test_what_draws_is_imported_only_by_what_draws():
+    """Matplotlib was more than half of the time until `joulelab attribute --help` answered."""
+    code = "import sys, joulelab.cli.attribute; sys.exit('matplotlib' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_help_imports_none_of_the_commands():
     code = (
         "import sys; from joulelab.cli.main import main; main(['--help']); "
