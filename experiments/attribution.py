@@ -64,4 +64,4 @@ def main(config: AttributeEnergy[object]) -> int:
 if __name__ == "__main__":
     default = AttributeEnergy(workload=LlamaSettings())
     parse = partial(parse_with_workload, AttributeEnergy, default=default)
-    sys.exit(exit_code(lambda: main(parse(description=__doc__)), name="attribution"))
+    sys.exit(exit_code(lambda: main(parse(description=__doc__))))

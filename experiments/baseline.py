@@ -95,4 +95,4 @@ def main(config: Baseline) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(exit_code(lambda: main(parse_study(Baseline, __doc__)), name="baseline"))
+    sys.exit(exit_code(lambda: main(parse_study(Baseline, __doc__))))

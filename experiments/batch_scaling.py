@@ -59,4 +59,4 @@ def main(config: BatchScaling[object]) -> int:
 if __name__ == "__main__":
     default = BatchScaling(workload=LlamaSettings())
     parse = partial(parse_with_workload, BatchScaling, default=default, description=__doc__)
-    sys.exit(exit_code(lambda: main(parse()), name="batch_scaling"))
+    sys.exit(exit_code(lambda: main(parse())))

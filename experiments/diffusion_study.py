@@ -69,4 +69,4 @@ def main(config: DiffusionStudy[object]) -> int:
 if __name__ == "__main__":
     default = DiffusionStudy(workload=DiffusionSettings())
     parse = partial(parse_with_workload, DiffusionStudy, among=AMONG, default=default)
-    sys.exit(exit_code(lambda: main(parse(description=__doc__)), name="diffusion_study"))
+    sys.exit(exit_code(lambda: main(parse(description=__doc__))))

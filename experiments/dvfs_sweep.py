@@ -83,4 +83,4 @@ def main(config: DvfsSweep[object]) -> int:
 
 if __name__ == "__main__":
     parse = partial(parse_with_workload, DvfsSweep, default=DvfsSweep(workload=LlamaSettings()))
-    sys.exit(exit_code(lambda: main(parse(description=__doc__)), name="dvfs_sweep"))
+    sys.exit(exit_code(lambda: main(parse(description=__doc__))))

@@ -83,4 +83,4 @@ def main(config: EnergySearch[object]) -> int:
 if __name__ == "__main__":
     default = EnergySearch(workload=LlamaSettings())
     parse = partial(parse_with_workload, EnergySearch, default=default, description=__doc__)
-    sys.exit(exit_code(lambda: main(parse()), name="energy_search"))
+    sys.exit(exit_code(lambda: main(parse())))

@@ -62,4 +62,4 @@ def main(config: LengthScaling[object]) -> int:
 if __name__ == "__main__":
     default = LengthScaling(workload=LlamaSettings(model="llama-3-8b"))
     parse = partial(parse_with_workload, LengthScaling, among=AMONG, default=default)
-    sys.exit(exit_code(lambda: main(parse(description=__doc__)), name="length_scaling"))
+    sys.exit(exit_code(lambda: main(parse(description=__doc__))))

@@ -70,4 +70,4 @@ def _sizes(models: tuple[str, ...]) -> tuple[float, ...] | None:
 if __name__ == "__main__":
     default = ModelSize(workload=LlamaSettings())
     parse = partial(parse_with_workload, ModelSize, default=default, description=__doc__)
-    sys.exit(exit_code(lambda: main(parse()), name="model_size"))
+    sys.exit(exit_code(lambda: main(parse())))

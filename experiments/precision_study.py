@@ -59,4 +59,4 @@ def main(config: PrecisionStudy[object]) -> int:
 if __name__ == "__main__":
     default = PrecisionStudy(workload=LlamaSettings())
     parse = partial(parse_with_workload, PrecisionStudy, default=default, description=__doc__)
-    sys.exit(exit_code(lambda: main(parse()), name="precision_study"))
+    sys.exit(exit_code(lambda: main(parse())))

@@ -92,4 +92,4 @@ if __name__ == "__main__":
     axes = Axes(batches=(1, 16, 64, 256), precisions=("fp32", "bf16", "int8", "int4"))
     default = QepSearch(workload=DigitsVitSettings(), axes=axes)
     parse = partial(parse_with_workload, QepSearch, among=SUBJECTS, default=default)
-    sys.exit(exit_code(lambda: main(parse(description=__doc__)), name="qep_search"))
+    sys.exit(exit_code(lambda: main(parse(description=__doc__))))

@@ -96,4 +96,4 @@ def main(config: WorkloadMatrix) -> int:
 
 if __name__ == "__main__":
     run = lambda: main(parse_study(WorkloadMatrix, __doc__))  # noqa: E731
-    sys.exit(exit_code(run, name="workload_matrix"))
+    sys.exit(exit_code(run))

@@ -28,7 +28,7 @@ from joulelab.study.ledger import StudySummary
 from joulelab.study.progress import announced
 from joulelab.study.search_queue import CheckTrial, Search, SearchQueue
 from joulelab.study.worker import WorkerSettings
-from joulelab.tracking.addresses import connectable, discreet
+from joulelab.tracking.addresses import connectable, discreet, typed
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
 from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore
@@ -230,8 +230,8 @@ class Laboratory(AbstractLab[Site]):
             has = f"{report.num_delivered} runs" if report.num_delivered else "nothing"
             sync = report.sync_words(self.study_dir(summary.study))
             return f"MLflow has {has} of this study. Once it answers: {sync}"
-        pages = self.tracking_uri or f"joulelab ui {self.results_dir}"
-        return f"All runs in MLflow: {discreet(pages)}"
+        pages = discreet(self.tracking_uri or "") or f"joulelab ui {typed(self.results_dir)}"
+        return f"All runs in MLflow: {pages}"
 
     @property
     @override

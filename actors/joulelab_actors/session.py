@@ -43,6 +43,8 @@ def connected(*, num_cpus: int | None = None, dashboard: bool = False) -> Genera
     if ray.is_initialized():
         yield
         return
+    # Ray would print what calls raise that an interrupted study leaves behind, with tracebacks.
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     try:
         if os.environ.get("RAY_ADDRESS"):
             _join()

@@ -65,7 +65,8 @@ def check_joulelab(words):
     elif words[0] == "--version" or "--help" in words:
         assert words[0] == "--version" or words[0] in joulelab.COMMANDS
     else:
-        joulelab._parse(words[0], words[1:])
+        parsed = joulelab._parse(words[0], words[1:])
+        assert not str(getattr(parsed, "model", "")).endswith(".csv"), "a table in a model's place"
 
 
 def check_script(words):

@@ -17,7 +17,9 @@ with connected(num_cpus=1):
     with connected():
         pass
     assert ray.is_initialized(), "the inner block ended what it had not started"
-    ray.get(ray.remote(lambda: None).remote())
+    left = ray.remote(lambda: 1 / 0).remote()
+    ray.get(ray.remote(lambda: None).remote())  # the one core is free again by then
+    del left
     children = psutil.Process().children(recursive=True)
     for process in [psutil.Process(), *children]:
         for each in process.net_connections(kind="inet"):
@@ -65,6 +67,11 @@ def test_a_ray_started_here_ends_with_its_block_and_leaves_no_token_behind(sessi
 def test_another_process_of_this_machine_can_join_it_if_it_has_the_token(session):
     """Ray looked for it at the machine's address in its network."""
     assert session.stderr == "joined 1\n"
+
+
+def test_what_a_call_raises_that_nobody_awaits_any_more_is_not_printed(session):
+    """A study that a scheduler had ended told of each GPU's trial in a dozen lines."""
+    assert "ZeroDivisionError" not in session.stderr
 
 
 def test_a_ray_started_here_listens_to_nobody_beyond_this_machine(session):

@@ -153,7 +153,8 @@ def analyse_sweep(
     aim = without_quality(objective)
     studies = {m.study for m in measurements}
     if len(studies) != 1:
-        raise ConfigError(f"A sweep needs measurements of one study, got {sorted(studies)}.")
+        got = ", ".join(sorted(studies)) or "none"
+        raise ConfigError(f"A sweep needs measurements of one study, got {got}.")
     # Boards measure at once: which product's trial ended first is chance.
     ordered = sorted(measurements, key=lambda m: m.device.name)
     groups = grouped_by(ordered, _kind)

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from joulelab.errors import ConfigError
@@ -54,8 +54,8 @@ def _traced(workload: Workload[Any]) -> tuple[ProgramPhase, ...]:
         if isinstance(workload, NetworkWorkload):
             return workload.traced()
     raise ConfigError(
-        f"{type(workload).__name__} cannot be traced with its modules, got the settings "
-        f"{asdict(workload.settings)}; attribute a workload that is a network."
+        f"What is traced with its modules must be a network, got {type(workload).__name__}; a "
+        "simulated GPU attributes a torch.nn.Module with its inputs, a real one any program."
     )
 
 

@@ -43,7 +43,11 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
-    """Attribute the energy of a network to its components, layers, operators and kernels."""
+    """Attribute the energy of a network to its components, layers, operators and kernels.
+
+    FILE.py:NAME or package.module:NAME in place of a workload is a function or class of yours,
+    which takes a real GPU.
+    """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     # replay measures each distinct kernel alone; classes prices kernels by the estimator's power of
@@ -239,14 +243,13 @@ class Kernels(Printing):
         check_range("for_s", self.for_s, 1e-9, 1e6)
         profile = KernelProfile.of(read_trace(self.trace))
         part, table = self._part(profile.launches), kernels.frame(profile.kernels)
-        answer = Output(
-            content={"answer": kernels.answer(profile), "kernels": table.records()},
-            frame=table,
-            page=lambda: kernels.page(profile, self.trace, *part),
-        )
+        content = {"answer": kernels.answer(profile), "kernels": table.records()}
         if self.out is not None:
-            answer.write(self.out)
-        self.show(answer.content, lambda: kernels.lines(profile))
+            from joulelab.analysis.attributed.kernel_page import page  # Matplotlib takes a second
+
+            shown = partial(page, profile, self.trace, *part)
+            Output(content=content, frame=table, page=shown).write(self.out)
+        self.show(content, lambda: kernels.lines(profile))
         return 0
 
     def _part(self, launches: Launches) -> tuple[float, float]:

@@ -23,12 +23,14 @@ BAD_REQUEST = 2
 UNREAD = 141
 
 
-def exit_code(run: Callable[[], int], *, name: str) -> int:
+def exit_code(run: Callable[[], int], *, name: str | None = None) -> int:
     """Call ``run`` and return its exit code; an error becomes one line and a code of its own.
 
     A file of the user's that fails is shown with its own lines. The code is 2 if the request was
-    wrong or the system refused it, or 130 if it was interrupted.
+    wrong or the system refused it, or 130 if it was interrupted. The line begins with ``name``, by
+    default that of what was started.
     """
+    name = name or _started()
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -77,8 +79,18 @@ def quiet_imports() -> Generator[None]:
             signal.signal(signal.SIGINT, before)
 
 
+def _started() -> str:
+    """Return the name of the script, or of the command that runs it."""
+    words = (
+        *sys.orig_argv[1:3],
+        sys.argv[0],
+    )  # python [-m] joulelab study ... has another last one
+    names = [Path(word).name.partition(".")[0] for word in words]
+    return "joulelab" if "joulelab" in names else names[-1]
+
+
 def _end(_number: int, _frame: Any) -> None:
-    sys.stderr.write(f"{Path(sys.argv[0]).stem}: interrupted.\n")
+    sys.stderr.write(f"{_started()}: interrupted.\n")
     sys.stderr.flush()
     os._exit(INTERRUPTED)
 
@@ -90,5 +102,5 @@ def _print_error(
     if missing is None:
         sys.__excepthook__(kind, error, traceback)
         return
-    print(f"{Path(sys.argv[0]).stem}: {missing}", file=sys.stderr)
+    print(f"{_started()}: {missing}", file=sys.stderr)
     os._exit(BAD_REQUEST)  # an excepthook cannot choose the exit code

@@ -30,10 +30,10 @@ class List(Printing):
         """Print them; 1 if one cannot be used."""
         found = entries()
         problems = [Text(each.problem, style="red") for each in found if each.problem]
-        self.show(
-            [each.fields() for each in found],
-            lambda: [_table([each for each in found if not each.problem]), *problems],
-        )
+        usable = [each for each in found if not each.problem]
+        none = "No GPU of your own is there; `joulelab hardware add` makes one."
+        table = _table(usable) if found else none
+        self.show([each.fields() for each in found], lambda: [table, *problems])
         return int(bool(problems))
 
 

@@ -203,7 +203,7 @@ def fleet_table(fleet: Fleet) -> Table:
     """Lay out boards, the most costly first, and by how much they differ."""
     table = quiet_table(Column("board", no_wrap=True), Column("host"), caption=_LEGEND)
     for aspect in fleet.aspects:
-        table.add_column(aspect.name, justify="right", no_wrap=True)
+        table.add_column(aspect.name, justify="right")
     rows = {board.uuid: [""] * len(fleet.aspects) for board in fleet.boards}
     for place, aspect in enumerate(fleet.aspects):
         for each in aspect.boards:

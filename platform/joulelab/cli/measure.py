@@ -40,7 +40,10 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure(OneGpu, ClockOptions, Printing, Generic[Settings]):
-    """Measure one configuration of a workload on one GPU, each phase with its error bar."""
+    """Measure one configuration of a workload on one GPU, each phase with its error bar.
+
+    FILE.py:NAME or package.module:NAME in place of a workload is a function or class of yours.
+    """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     procedure: Procedure = field(default_factory=Procedure)  # How to measure.

@@ -21,7 +21,7 @@ import tyro
 
 from joulelab.core.bounds import DAY_S, check_positive, check_range
 from joulelab.errors import ANALYSIS, ConfigError, JouleLabError, one_line, require
-from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.addresses import embedded_uri, typed
 from joulelab.tracking.store import DEFAULT_RESULTS
 from joulelab.tracking.study import STATE
 from joulelab.tracking.study_lock import holder_of
@@ -192,7 +192,7 @@ def server_command(results_dir: Path, port: int) -> list[str]:
     if not database.is_file():
         raise ConfigError(
             f"{results_dir} must hold an MLflow store, but {database} does not exist; "
-            f"run a study first, or deliver one with 'joulelab sync {results_dir}'."
+            f"run a study first, or deliver one with `joulelab sync {typed(results_dir)}`."
         )
     uri = embedded_uri(results_dir)
     server = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]

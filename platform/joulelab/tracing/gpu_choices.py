@@ -10,7 +10,7 @@ On a GPU, PyTorch hands an LSTM to cuDNN, since cuDNN 9.13 in bfloat16 as well (
 164411). On a CPU its choice depends on the instructions.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -31,6 +31,15 @@ def replaced(module: object, name: str, replacement: object) -> Generator[None]:
         yield
     finally:
         setattr(module, name, original)
+
+
+def kept_on_host(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    """Yield what an optimizer of PyTorch counts steps in, on the host where it trains on a GPU."""
+    for group in optimizer.param_groups:
+        if isinstance(optimizer, torch.optim.ASGD) or group.get("capturable") or group.get("fused"):
+            continue
+        for state in (optimizer.state.get(each, {}) for each in group["params"]):
+            yield from (state[name] for name in ("step", "mu_product") if name in state)
 
 
 _aten = torch.ops.aten

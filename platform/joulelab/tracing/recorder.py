@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.tracing.calls import Call, tensors_in
-from joulelab.tracing.gpu_choices import gpu_choices, unfused_on_gpu
+from joulelab.tracing.gpu_choices import gpu_choices, kept_on_host, unfused_on_gpu
 from joulelab.tracing.operators import Describer, Storage, Storages
 from joulelab.tracing.program import Operator, Stage, within_region
 from joulelab.tracing.repeated_calls import RepeatedCalls, unprofiled
@@ -105,6 +105,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._modules = modules
         self._describer = describer
         self._in_optimizer = False
+        self._on_host: set[int] = set()
         self._calls_before = 0
         self._gradients: dict[int, Storage] = {}
 
@@ -186,7 +187,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._storages.of(tensor)  # first seen here, it was passed in
         for tensor in tensors_in(call.result):
             self._storages.of(tensor, "made")
-        if call.launches_nothing:
+        if call.launches_nothing or self._on_host.issuperset(map(id, call.written)):
             self._calls_before += 1
             return
         operator = self._describer.operator(call, module=module, stage=self._stage)
@@ -202,11 +203,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _enter_optimizer(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         self._in_optimizer = True
+        self._on_host.update(map(id, kept_on_host(optimizer)))
         for group in optimizer.param_groups:
             self.count_gradients(group["params"])
 
     def _leave_optimizer(self, *_: object) -> None:
         self._in_optimizer = False
+        self._on_host.clear()
 
     def count_gradients(self, parameters: Iterable[torch.Tensor]) -> None:
         """Count the gradients that ``parameters`` hold at this moment."""

@@ -24,6 +24,11 @@ def discreet(text: str) -> str:
     return text
 
 
+def typed(path: str | Path) -> str:
+    """Return a path discreetly, as one word of a shell, which knows no ``~`` within quotes."""
+    return re.sub(r"[^\w@%+=:,./~-]", r"\\\g<0>", discreet(str(path)))
+
+
 def connectable(uri: str) -> str:
     """Return the address that a stored one stands for.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from joulelab.core.measurement import Measurement
 from joulelab.errors import TrackingError
-from joulelab.tracking.addresses import HIDDEN, discreet
+from joulelab.tracking.addresses import HIDDEN, discreet, typed
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint, RunMetrics, StudyHeader
 
@@ -81,7 +81,7 @@ class DeliveryReport:
     def sync_words(self, folder: Path) -> str:
         """Return the command that delivers later what is left, which needs what is not stored."""
         hidden = " --tracking-uri URI, with its password" if HIDDEN in self.target else ""
-        return f"joulelab sync {discreet(str(folder))}{hidden}"
+        return f"joulelab sync {typed(folder)}{hidden}"
 
 
 def deliver(store: ResultStore, tracker: Tracker) -> DeliveryReport:

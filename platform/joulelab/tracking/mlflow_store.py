@@ -221,7 +221,7 @@ def usable_uri(uri: str) -> str:
         not named
         or scheme not in _SCHEMES
         or (scheme in ("http", "https") and not parts.hostname)
-        or re.search(r"[\x00-\x20\x7f]", uri)
+        or re.search(r"[\x00-\x1f\x7f]" if scheme == "sqlite" else r"[\x00-\x20\x7f]", uri)
     ):
         raise ConfigError(
             "An MLflow tracking URI must be the address of a server (http://host:5000) or "

@@ -239,9 +239,10 @@ def study_folders(root: Path) -> list[Path]:
     root = root.expanduser()
     folders = [path.parent for path in sorted(root.rglob("measurements")) if path.is_dir()]
     if not folders:
+        found = "has none" if root.is_dir() else "is a file" if root.exists() else "does not exist"
         raise ConfigError(
             f"{root} must be a results folder or hold some (a folder with 'measurements/'); "
-            f"it {'has none' if root.is_dir() else 'does not exist'}."
+            f"it {found}."
         )
     return folders
 

@@ -3,7 +3,7 @@
 import inspect
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from dataclasses import asdict, field, make_dataclass, replace
 from functools import cache, partial
 from typing import Any, ClassVar, get_origin, get_type_hints
@@ -20,6 +20,7 @@ from joulelab.workloads.base import Workload, alternatives, no_cost, require_pos
 PHASE = "run"
 _RUN_S = 0.05
 """Calls that return sooner are repeated before the GPU is waited for, as a loop repeats them."""
+_ARE_LAZY = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 _PLAIN = (str, int, float, bool, type(None))
 
 Work = float | Callable[..., float]
@@ -65,14 +66,16 @@ class Program(Workload[Any]):
     @override
     def prepare(self) -> None:
         """Make what is called, and call it once: compilation and first allocations come then."""
-        self.call = self.made()
+        if isinstance(self.make()(), Generator | AsyncGenerator | Coroutine):
+            raise _no_work(type(self).__name__)
+        synchronise()
         self._num_calls = 1
-        self.run(PHASE)
 
-    def made(self) -> Callable[[], object]:
-        """Return what is to be called: the function with its knobs, or an object made with them."""
-        made = partial(self.target[0], **self._knobs())
-        return made() if self.is_class else made  # type: ignore[return-value]
+    def make(self) -> Any:
+        """Return what is called until it is closed: a function with its knobs, or an object."""
+        made: Any = partial(self.target[0], **self._knobs())
+        self.call = made() if self.is_class else made
+        return self.call
 
     @property
     def is_class(self) -> bool:
@@ -137,7 +140,9 @@ def _traced_cost(kind: type[Program], settings: object) -> WorkloadCost:
 
     program = kind(settings)
     try:
-        kernels, host_calls, held_b = traced_call(program.made, makes_tensors=program.is_class)
+        kernels, host_calls, held_b = traced_call(
+            program.make, program.close, makes_tensors=program.is_class
+        )
     except Exception as error:  # code of the user's may raise anything
         raise no_cost(kind.__name__, f", and a trace of it failed: {error!r}") from error
     if not kernels:
@@ -156,9 +161,7 @@ class ScoredProgram(Program):
     def quality(self) -> Any:
         if self.given_quality is not None:
             return self.given_quality(**self._knobs())
-        made: Any = self.target[0](**self._knobs())
-        self.call = made  # to be closed
-        return made.quality()
+        return self.make().quality()
 
 
 def workload_type(
@@ -226,17 +229,18 @@ def _check_callable(target: object, name: str) -> None:
     if not callable(called):
         raise ConfigError(
             f"A program is a function, an object that can be called, a class of such objects, or a "
-            f"Workload, got {name}, a {type(target).__name__}."
+            f"Workload, got {target!r}."
         )
-    if any(
-        asks(each)
-        for each in (called, getattr(called, "__call__", None))  # noqa: B004
-        for asks in (inspect.isgeneratorfunction, inspect.iscoroutinefunction)
-    ):
-        raise ConfigError(
-            f"Calling {name} does no work yet, since it is a generator or a coroutine; give a "
-            "function that runs it to its end."
-        )
+    calls = (called, getattr(called, "__call__", None))  # noqa: B004
+    if any(asks(each) for each in calls for asks in _ARE_LAZY):
+        raise _no_work(name)
+
+
+def _no_work(name: str) -> ConfigError:
+    return ConfigError(
+        f"Calling {name} does no work yet, since it is or returns a generator or a coroutine; give "
+        "a function that runs it to its end."
+    )
 
 
 def _unbound(given: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -25,11 +25,14 @@ class TracedCall(NamedTuple):
     held_b: float
 
 
-def traced_call(make: Callable[[], Call], *, makes_tensors: bool) -> TracedCall:
+def traced_call(
+    make: Callable[[], Call], close: Callable[[], None], *, makes_tensors: bool
+) -> TracedCall:
     """Trace the second call of what ``make`` returns; the first makes what lasts between calls.
 
     Args:
         make: Returns what is called.
+        close: Lets it go again, however the trace ends.
         makes_tensors: Whether all tensors are made by it, and so can do without memory. Others,
             and a program that depends on their values, compute what they compute, on the CPU.
 
@@ -38,12 +41,15 @@ def traced_call(make: Callable[[], Call], *, makes_tensors: bool) -> TracedCall:
     """
     if makes_tensors:
         with suppress(Exception), fake_tensors(), torch.enable_grad():  # anything may need values
-            return _second_call(make())
-    return _second_call(make())
+            return _second_call(make, close)
+    return _second_call(make, close)
 
 
-def _second_call(call: Call) -> TracedCall:
-    with _optimizers_of_gpu():
+def _second_call(make: Callable[[], Call], close: Callable[[], None]) -> TracedCall:
+    with ExitStack() as stack:
+        stack.callback(close)
+        stack.enter_context(_optimizers_of_gpu())
+        call = make()
         call()
         program, host_calls = trace_counted(
             call,

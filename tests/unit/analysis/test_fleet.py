@@ -2,16 +2,19 @@
 
 import json
 from dataclasses import replace
+from io import StringIO
 from math import exp, log
 from random import Random
 from statistics import stdev
 
 import pytest
+from rich.console import Console
 from synthetic_results import measurement, power_w, sweep, time_s
 
 from joulelab.analysis.fleet import fleets_of
 from joulelab.analysis.many_studies_plot import save_fleet_plot
 from joulelab.cli.main import main
+from joulelab.cli.many_studies import fleet_table
 from joulelab.core.record import Record
 from joulelab.errors import MeasurementError
 from joulelab.tracking.store import ResultStore
@@ -161,3 +164,16 @@ def test_a_plot_has_a_panel_for_each_aspect(tmp_path):
 
     for each in found.aspects:
         assert each.name in text
+
+
+def test_no_figure_of_a_fleet_is_cut_off_where_the_terminal_is_narrow():
+    """UUIDs and uncertainties ended in three dots once two programs had been swept."""
+    found = fleet()
+    wide = replace(found, aspects=found.aspects[:1] * 6)
+    console = Console(width=100, file=StringIO())
+
+    console.print(fleet_table(wide))
+
+    said = console.file.getvalue()
+    assert "\u2026" not in said
+    assert said.count("\u00b1") == 6 * NUM_BOARDS

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from kineto_traces import EVENTS, host, kernel, write_trace
 
-from joulelab.analysis.attributed.kernels import KernelProfile, answer, gantt_figure
+from joulelab.analysis.attributed.kernel_page import gantt_figure
+from joulelab.analysis.attributed.kernels import KernelProfile, answer
 from joulelab.attribution.kineto import OperatorCall, read_trace
 from joulelab.attribution.launch_summary import covered, kernels_in, tier_of
 from joulelab.cli.main import main

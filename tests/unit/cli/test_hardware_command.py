@@ -41,6 +41,13 @@ def hardware(folder, capsys):
     return run
 
 
+def test_a_list_of_no_gpus_says_how_to_add_one(hardware):
+    """It was a table without rows."""
+    assert hardware("list").out == (
+        "No GPU of your own is there; `joulelab hardware add` makes one.\n"
+    )
+
+
 def test_a_gpu_that_is_added_holds_what_was_stated_and_the_rest_as_estimates(hardware, folder):
     hardware(*A41)
 

@@ -60,6 +60,15 @@ def test_a_study_that_nobody_knows_is_refused(capsys):
     assert "Did you mean 'dvfs'?" in capsys.readouterr().err
 
 
+def test_an_error_of_a_study_begins_with_the_command_that_was_given():
+    """It began with the name of a script, which nobody had named."""
+    words = ["-m", "joulelab.cli.main", "study", "dvfs", "--every", "0"]
+
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+
+    assert done.stderr == "joulelab: every must be at least 1, got 0.\n"
+
+
 def test_a_study_takes_the_options_of_its_script():
     words = ["-m", "joulelab.cli.main", "study", "dvfs", "--help"]
 
@@ -75,6 +84,13 @@ def test_every_command_explains_itself(name, capsys):
 
     assert stop.value.code == 0
     assert f"joulelab {name}" in capsys.readouterr().out
+
+
+def test_what_draws_is_imported_only_by_what_draws():
+    """Matplotlib was more than half of the time until `joulelab attribute --help` answered."""
+    code = "import sys, joulelab.cli.attribute; sys.exit('matplotlib' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_help_imports_none_of_the_commands():

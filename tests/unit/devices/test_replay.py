@@ -322,6 +322,15 @@ def test_a_knob_that_was_not_recorded_is_refused(tmp_path):
         device.host(WORKLOADS["gemm"].from_knobs({"n": 1024}))
 
 
+def test_a_program_of_a_results_folder_is_asked_for_by_its_own_name(tmp_path):
+    """`recorded` stood in for the only one, and failed after half a minute for want of a phase."""
+    folder, _ = measured_folder(tmp_path)
+    device = ReplayDevice.open(ReplayDevice.discover(str(folder))[0])
+
+    with pytest.raises(ConfigError, match=r"recorded .* was not recorded on .*; there are: gemm"):
+        device.host(recorded(""))
+
+
 def test_a_folder_without_measurements_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="valid measurements"):
         ReplayDevice.discover(str(tmp_path))

@@ -4,6 +4,7 @@ import http.server
 import json
 import re
 import socket
+import subprocess
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from synthetic_results import header, record
 
 from joulelab.cli.main import main
 from joulelab.errors import ConfigError, TrackingError
-from joulelab.tracking.addresses import connectable, discreet
+from joulelab.tracking.addresses import connectable, discreet, embedded_uri, typed
 from joulelab.tracking.delivery import deliver
 from joulelab.tracking.mlflow_database import artifacts_of, check_reachable, mlflow_uri
 from joulelab.tracking.mlflow_store import usable_uri
@@ -72,6 +73,28 @@ def test_an_address_that_lost_its_password_is_never_connected_to():
 def test_what_can_be_no_tracking_store_is_refused_before_anything_is_measured(uri):
     with pytest.raises(ConfigError, match="must be the address of a server"):
         usable_uri(uri)
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+def test_a_store_may_lie_in_a_folder_with_spaces_and_any_letters(tmp_path):
+    """Any study with such a ``--results-dir`` was refused, by the address of its own store."""
+    store = ResultStore(tmp_path / "my results, \u7d50\u679c" / "study")
+    store.append(record(measurement_id="m1"))
+    store.write_study(header())
+
+    uri = usable_uri(embedded_uri(store.folder.parent))
+
+    assert deliver(store, MlflowTracker(uri)).num_delivered == 1
+
+
+def test_a_folder_is_shown_as_a_shell_takes_it(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ann")
+
+    words = typed("/home/ann/my results; $x 'y'")
+
+    shown = subprocess.run(["sh", "-c", f"printf %s {words}"], capture_output=True, check=True)
+    assert words.startswith("~/")
+    assert shown.stdout.decode() == "/home/ann/my results; $x 'y'"
 
 
 def test_a_port_is_a_number_from_one_up():

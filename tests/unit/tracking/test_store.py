@@ -362,6 +362,14 @@ def test_a_root_without_results_is_refused(tmp_path):
         study_folders(tmp_path / "nowhere")
 
 
+def test_a_file_in_the_place_of_a_results_folder_is_called_a_file(tmp_path):
+    """It was said not to exist."""
+    (tmp_path / "sweep.csv").touch()
+
+    with pytest.raises(ConfigError, match="it is a file"):
+        study_folders(tmp_path / "sweep.csv")
+
+
 def test_appending_needs_no_pandas(tmp_path):
     code = f"""
 import sys

@@ -93,6 +93,10 @@ def generator():
     yield 1
 
 
+async def stream():
+    yield 1
+
+
 async def coroutine():
     pass
 
@@ -106,6 +110,7 @@ def needs_an_argument(x):
     [
         (generator, "generator or a coroutine"),
         (coroutine, "generator or a coroutine"),
+        (stream, "generator or a coroutine"),
         (needs_an_argument, "needs the argument 'x'"),
         (5, "can be called"),
         (KernelCost, "can be called"),
@@ -144,6 +149,14 @@ def test_the_cost_of_a_call_becomes_that_of_the_program_for_its_knobs():
         phases=(PhaseCost(phase="run", work=2, kernels=(KERNEL,) * 3, parameter_b=7.0),),
         resident_b=7.0,
     )
+
+
+def test_a_call_that_returns_work_undone_is_refused_before_it_is_measured():
+    """Making a generator over and over was measured as the work that it would do."""
+    workload = workload_type(lambda: generator()).from_knobs({})
+
+    with pytest.raises(ConfigError, match="returns a generator or a coroutine"):
+        workload.prepare()
 
 
 def test_what_a_class_holds_is_given_back_when_the_program_is_closed():

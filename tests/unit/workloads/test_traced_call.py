@@ -82,6 +82,33 @@ def test_optimizers_work_on_lists_of_tensors_as_on_a_gpu():
     assert many.flop > 30 * few.flop
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "num_launches"),
+    [
+        ("SGD", {"momentum": 0.9}, 3),
+        ("Adam", {}, 7),
+        ("NAdam", {}, 8),  # counts a product besides
+        ("Adam", {"fused": True}, 2),  # counts on the GPU, as the next
+        ("ASGD", {}, 22),
+        ("Adam", {"foreach": False}, 3 * 7),
+    ],
+)
+def test_what_an_optimizer_counts_on_the_host_is_no_launch(kind, options, num_launches):
+    """Adam's counter of steps was a launch, and without lists one for each tensor."""
+
+    class Step:
+        def __init__(self):
+            tensors = [torch.nn.Parameter(torch.zeros(N)) for _ in range(3)]
+            for each in tensors:
+                each.grad = torch.zeros(N)
+            self.optimizer = getattr(torch.optim, kind)(tensors, **options)
+
+        def __call__(self):
+            self.optimizer.step()
+
+    assert launches(cost_of(Step)) == num_launches
+
+
 def test_the_second_call_counts_since_the_first_makes_what_lasts():
     made = []
 
@@ -91,6 +118,27 @@ def test_the_second_call_counts_since_the_first_makes_what_lasts():
         return made[0] + 1.0
 
     assert cost_of(step).flop == N * N
+
+
+@pytest.mark.parametrize("depends_on_values", [False, True])
+def test_each_object_that_is_traced_is_closed(depends_on_values):
+    """What it had opened, as a server or a file, stayed open until the process ended."""
+    is_open = []
+
+    class Opened:
+        def __init__(self):
+            self.numbers = torch.ones(N)
+            is_open.append(self)
+
+        def __call__(self):
+            return self.numbers.sum().item() if depends_on_values else self.numbers.exp()
+
+        def close(self):
+            is_open.remove(self)
+
+    cost_of(Opened)
+
+    assert is_open == []
 
 
 def fails():

@@ -191,10 +191,10 @@ class ReplayDevice(Device):
     def _program_of(self, workload: Workload[Any]) -> Program:
         programs = self._board.programs
         fits = [program for program in programs if _is_same(program, workload)]
+        if getattr(workload.settings, "app", None) == "" and len(programs) == 1:
+            fits = [p for p in programs if {phase for phase, _ in p.takes} >= {*workload.phases}]
         if fits:
             return fits[0]
-        if getattr(workload.settings, "app", None) == "" and len(programs) == 1:
-            return programs[0]
         raise ConfigError(
             f"{type(workload).__name__.lower()} with {workload.settings} was not recorded on "
             f"{self._board.identity.name}; there are: {', '.join(p.label for p in programs)}."
