@@ -52,6 +52,17 @@ def store_uri(fresh_store, tmp_path):
     return f"sqlite:///{tmp_path}/mlflow.db"
 
 
+@pytest.fixture(scope="module")
+def guard_socket():
+    """Where a clock guard of the file's own may listen: who measures without one starts the user's,
+    which other tests, and the user, may have in use.
+    """
+    from alone import own_guard_socket
+
+    with own_guard_socket() as path:
+        yield path
+
+
 @pytest.fixture
 def heeded():
     """Let SIGINT interrupt, and put back whatever heeded it before."""

@@ -132,6 +132,7 @@ def test_a_long_journal_is_put_aside_only_when_nothing_is_set(journal, monkeypat
         set_point(journal)
     assert len(path.read_text().splitlines()) == 5
 
+    monkeypatch.setattr(journal_module, "_ROTATE_B", path.stat().st_size)
     restore(journal)
 
     assert not path.exists()
