@@ -13,7 +13,7 @@ from waiting import PATIENCE_S, until
 
 from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated import Fault
-from joulelab.errors import ConfigError, DevicePermissionError, GuardError
+from joulelab.errors import GuardError
 from joulelab.guard.client import GuardClient
 from joulelab.guard.processes import wait_until_ended
 from joulelab.guard.settings import GuardSettings
@@ -43,36 +43,18 @@ def client(tmp_path):
     until(lambda: not daemons(client.socket_path))
 
 
-def test_a_guard_starts_on_demand_sets_and_restores(client, address, gpu, store):
-    with client.lease(address, "test") as lease:
-        receipt = lease.apply(POINT)
-        assert gpu.settings().locked_sm_mhz == (1095, 1095)
-        assert receipt.held == POINT
-
-    assert store.locked_uuids() == ()
-
-
 def test_what_an_administrator_had_locked_is_locked_again(client, address, gpu):
     gpu.lock_sm(1500, 1500)
     gpu.limit_power(500.0)
 
     with client.lease(address) as lease:
         receipt = lease.apply(POINT)
+        assert gpu.settings().locked_sm_mhz == (1095, 1095)
+        assert receipt.held == POINT
         assert receipt.prior == OperatingPoint(sm_clock_mhz=1500, power_limit_w=500.0)
 
     assert gpu.settings().locked_sm_mhz == (1500, 1500)
     assert gpu.settings().power_limit_w == 500.0
-
-
-def test_errors_of_the_device_reach_the_client(client, address, store):
-    with client.lease(address) as lease:
-        with pytest.raises(ConfigError, match=r"1095.*1110|1110.*1095"):
-            lease.apply(OperatingPoint(sm_clock_mhz=1100))
-        store.state(address.uuid).write("restricted", "1")
-        with pytest.raises(DevicePermissionError):
-            lease.apply(POINT)
-
-    assert client.status().pending == ()
 
 
 def test_a_privileged_guard_sets_what_its_client_may_not(client, address, gpu):
@@ -205,13 +187,12 @@ def test_a_revived_guard_without_permission_keeps_trying_until_it_has_it(client,
     lease.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_restores_everything_and_ends_both_processes(client, address, gpu, number):
+def test_a_signal_restores_everything_and_ends_both_processes(client, address, gpu):
     lease = client.lease(address)
     lease.apply(POINT)
     status = until(lambda: status_of(client))
 
-    os.kill(status.pid, number)
+    os.kill(status.pid, signal.SIGTERM)
 
     until(lambda: is_gone(status.pid) and is_gone(status.watchdog_pid))
     assert not is_locked(gpu)
@@ -227,7 +208,8 @@ def test_stop_returns_when_both_processes_are_gone(client, address, gpu):
     client.stop()
 
     assert not is_locked(gpu)
-    until(lambda: is_gone(status.pid) and is_gone(status.watchdog_pid))
+    assert is_gone(status.pid)
+    assert is_gone(status.watchdog_pid)
     lease.close()
 
 

@@ -46,13 +46,6 @@ def test_a_device_is_back_when_close_returns(client, driver):
         lease.require_held()
 
 
-def test_a_lease_is_a_control(client, driver):
-    with client.lease(A) as lease:
-        with applied(lease, POINT):
-            assert driver.point() == POINT
-        assert driver.point() == DEFAULT
-
-
 def test_a_default_point_sets_nothing_where_the_driver_says_that_nothing_is_set(client, driver):
     with client.lease(A) as lease, applied(lease, DEFAULT) as receipt:
         assert receipt.locks_known

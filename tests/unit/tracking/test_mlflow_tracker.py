@@ -530,21 +530,6 @@ def test_sync_to_a_server_that_is_gone_leaves_everything(tmp_path, capsys):
     )
 
 
-def test_importing_the_tracker_imports_no_mlflow():
-    root = Path(__file__).parents[3]
-    code = "import sys, joulelab.tracking.mlflow_tracker; print('mlflow' in sys.modules)"
-
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(root / "platform")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert done.stdout == "False\n"
-
-
 def test_making_a_store_leaves_nothing_in_the_temporary_folder_even_if_it_is_killed(tmp_path):
     """A tracker that was killed while it made its store left half a database in /tmp."""
     temporary = tmp_path / "tmp"
