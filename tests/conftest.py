@@ -80,11 +80,14 @@ def pytest_itemcollected(item):
     item.add_marker(pytest.mark.xdist_group(name))
 
 
-def pytest_collection_modifyitems(items):
-    """Begin with tests that need a cluster: they take as long as all others together.
+def pytest_collection_modifyitems(config, items):
+    """Where processes share the tests, begin with those that need a cluster.
 
-    Then come files with slow tests: what is begun last should soon be over.
+    They take as long as all others together. Then come files with slow tests: what is begun last
+    should soon be over.
     """
+    if not hasattr(config, "workerinput"):
+        return
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: ("cluster" not in item.fixturenames, item.path not in slow))
 

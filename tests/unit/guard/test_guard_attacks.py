@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from guard_fakes import borrower, is_gone, is_locked, status_of
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
@@ -96,7 +96,7 @@ def test_a_client_that_is_slow_to_ask_is_sent_away(client, settings, monkeypatch
     monkeypatch.setattr(reception, "_IDLE_S", 0.5)
     with client.lease(A) as lease, closing(connected(settings.socket_path)) as link:
         link.sendall(LEASE[:10])
-        link.settimeout(5.0)
+        link.settimeout(PATIENCE_S)
 
         assert link.recv(100) == b""
         lease.require_held()
