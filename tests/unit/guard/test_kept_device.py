@@ -259,7 +259,7 @@ def test_a_failed_restore_stays_owed_and_is_due_again(kept, driver, journal, fau
 
 def test_each_error_of_a_restore_is_logged_once_however_often_it_is_tried(kept, driver, caplog):
     apply(kept)
-    for fault in ("lost", "lost", "denied", "denied"):
+    for fault in ("lost", "lost", "lost", "denied"):
         driver.faults = {fault}
         kept.restore("test")
 
