@@ -52,6 +52,17 @@ def store_uri(fresh_store, tmp_path):
     return f"sqlite:///{tmp_path}/mlflow.db"
 
 
+@pytest.fixture(scope="module")
+def guard_socket():
+    """Where a clock guard of the file's own may listen: who measures without one starts the user's,
+    which other tests, and the user, may have in use.
+    """
+    from alone import own_guard_socket
+
+    with own_guard_socket() as path:
+        yield path
+
+
 @pytest.fixture
 def heeded():
     """Let SIGINT interrupt, and put back whatever heeded it before."""
@@ -69,11 +80,14 @@ def pytest_itemcollected(item):
     item.add_marker(pytest.mark.xdist_group(name))
 
 
-def pytest_collection_modifyitems(items):
-    """Begin with tests that need a cluster: they take as long as all others together.
+def pytest_collection_modifyitems(config, items):
+    """Where processes share the tests, begin with those that need a cluster.
 
-    Then come files with slow tests: what is begun last should soon be over.
+    They take as long as all others together. Then come files with slow tests: what is begun last
+    should soon be over.
     """
+    if not hasattr(config, "workerinput"):
+        return
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: ("cluster" not in item.fixturenames, item.path not in slow))
 

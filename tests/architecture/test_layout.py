@@ -301,7 +301,8 @@ def test_importing_joulelab_needs_numpy_and_nothing_else():
     import_without(
         [*HEAVY, "ray", "rich", "tyro"],
         "import joulelab, joulelab.bench, joulelab.workloads, joulelab.devices.base\n"
-        "import joulelab.devices.simulated, joulelab.tracking.store",
+        "import joulelab.devices.simulated, joulelab.tracking.store\n"
+        "import joulelab.tracking.mlflow_tracker",
     )
 
 

@@ -156,19 +156,15 @@ def agreement_findings(
 
     They may differ by two percent and by what their uncertainties explain (k = 2).
     """
-    worst: tuple[float, EnergyWindow, EnergyWindow] | None = None
-    for window, check in windows:
-        if check is None or window.source == check.source:
-            continue
-        excess_j = abs(window.energy_j - check.energy_j) - (
-            MAX_DISAGREEMENT * window.energy_j
-            + 2 * float(np.hypot(window.energy_u_j, check.energy_u_j))
-        )
-        if excess_j > 0 and (worst is None or excess_j > worst[0]):
-            worst = excess_j, window, check
-    if worst is None:
+    pairs = [
+        (window, check)
+        for window, check in windows
+        if check is not None and window.source != check.source
+    ]
+    worst = max(pairs, key=lambda pair: _excess_j(*pair), default=None)
+    if worst is None or _excess_j(*worst) <= 0:
         return ()
-    _, window, check = worst
+    window, check = worst
     return (
         Finding(
             reason="sources_disagree",
@@ -177,6 +173,12 @@ def agreement_findings(
             f"{window.energy_u_j:.1f} J and {check.energy_j:.1f} +- {check.energy_u_j:.1f} J.",
         ),
     )
+
+
+def _excess_j(window: EnergyWindow, check: EnergyWindow) -> float:
+    """By how much two energies differ more than they may."""
+    u_j = float(np.hypot(window.energy_u_j, check.energy_u_j))
+    return abs(window.energy_j - check.energy_j) - (MAX_DISAGREEMENT * window.energy_j + 2 * u_j)
 
 
 def process_findings(seen: frozenset[int], own: frozenset[int]) -> tuple[Finding, ...]:

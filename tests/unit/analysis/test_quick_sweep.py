@@ -1,22 +1,26 @@
 """A sweep at the quick pace, and what is said of it."""
 
+from functools import cache
+
 import pytest
 
 import joulelab
 from joulelab.core.procedure import Procedure
 
 
-@pytest.fixture
-def swept(tmp_path):
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory, guard_socket):
     """Sweeps two clocks of a simulated GPU at a pace, and returns the study."""
 
+    @cache
     def sweep(pace, **lengths):
+        folder = tmp_path_factory.mktemp("sweep")
         lab = joulelab.Lab(
             device="simulated",
             gpu="h200_sxm",
-            store=str(tmp_path / "gpus"),
-            results_dir=tmp_path,
-            study=f"{pace}-{len(lengths)}",
+            store=str(folder / "gpus"),
+            results_dir=folder,
+            guard_socket=guard_socket,
             progress=False,
             procedure=Procedure(pace=pace, **lengths),
         )

@@ -1,7 +1,6 @@
 import json
 
 import pytest
-from alone import own_guard_socket
 
 from joulelab.cli.main import main
 from joulelab.devices.simulated import DriverStore, Fault, fleet
@@ -11,12 +10,6 @@ from joulelab.tracking.store import measurement_from_json
 @pytest.fixture
 def store(tmp_path):
     return str(tmp_path / "driver")
-
-
-@pytest.fixture(scope="module")
-def guard_socket():
-    with own_guard_socket() as path:
-        yield path
 
 
 @pytest.fixture

@@ -29,6 +29,13 @@ def test_a_kernel_that_does_less_than_nothing_is_refused(wrong):
         KernelCost(**{"name": "spin", "pipe": "fp32", "flop": 9.0, "dram_b": 7.0, **wrong})
 
 
+@pytest.mark.parametrize(("devices", "sums"), [({}, False), ({"num_devices": 2}, True)])
+def test_a_phase_is_one_devices_own_unless_more_are_asked_for(devices, sums):
+    kernel = KernelCost(name="all_reduce", pipe="fp32", flop=0.0, dram_b=7.0)
+
+    assert PhaseCost(phase="run", work=1, kernels=(kernel,), **devices).sums_over_devices is sums
+
+
 def test_a_request_of_512_tokens_in_and_64_out_holds_eight_of_the_prefill_per_token_out():
     request = Request(units={"prefill": 512.0, "decode": 64.0}, size=64.0)
 

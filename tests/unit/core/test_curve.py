@@ -197,6 +197,31 @@ def test_samples_in_step_with_a_periodic_load_are_trusted_less():
     assert u_j[1] > 5 * u_j[0]
 
 
+def test_two_stretches_tell_already_that_samples_stray():
+    """Their levels differ by 0.8 %, ticks tell them to 1e-6: less than is strange, and seen."""
+    trace = samples(lambda t_s: np.full_like(t_s, 300.0))
+    alike, apart = (
+        EnergyCurve(trace, ticks_at([1.0, 9.0, 17.0], [0.0, 2400.0, stop_j], half_width_s=1e-5))
+        for stop_j in (4800.0, 4820.0)
+    )
+
+    assert apart.window(3.0, 4.0).energy_u_j > 5 * alike.window(3.0, 4.0).energy_u_j
+
+
+def test_ticks_that_are_timed_badly_do_not_tell_how_far_samples_stray():
+    """Power that moves by 400 W from sample to sample strays by their steps, a bridge of 4 s."""
+    moves = lambda t_s: (t_s > 8.5) & (t_s < 13.5) & (np.arange(t_s.size) % 2 == 1)  # noqa: E731
+    trace = samples(lambda t_s: 300.0 + np.where(moves(t_s), 400.0, 0.0), stop_s=60.0, level=1.0)
+    at_s = np.arange(1.0, 59.0, 4.0)
+    known_j = [trace.energy_j(0.0, each_s) for each_s in at_s]
+
+    window = EnergyCurve(trace, ticks_at(at_s, known_j, half_width_s=0.02)).window(10.0, 11.0)
+
+    steps_j2 = (400 * 0.02) ** 2 / 12
+    course_j2 = (50 * (1 - 2 / 4) + 200 / 4**2) * steps_j2
+    assert window.energy_u_j == pytest.approx(np.sqrt(course_j2 + 2 * steps_j2), rel=0.05)
+
+
 def test_nothing_is_extrapolated():
     curve = EnergyCurve(samples(lambda t_s: np.full_like(t_s, 300.0), stop_s=3.0))
 

@@ -186,11 +186,12 @@ def test_sources_may_differ_by_two_percent():
 
 
 def test_sources_that_differ_by_more_disagree():
-    pairs = [(window_of(300), window_of(300, source="samples"))]
+    pairs = [(window_of(300), window_of(to_j, source="samples")) for to_j in (300, 310, 320, 311)]
 
-    (finding,) = agreement_findings([*pairs, (window_of(300), window_of(310, source="samples"))])
+    (finding,) = agreement_findings(pairs)
 
     assert finding.reason == "sources_disagree"
+    assert "320.0" in finding.detail
 
 
 @pytest.mark.parametrize(("energy_j", "agree"), [(315.9, True), (316.1, False)])

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from guard_fakes import borrower, is_gone, is_locked, status_of
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
-from joulelab.devices.simulated.store import DriverStore, default_root
+from joulelab.devices.simulated import store as driver_store
+from joulelab.devices.simulated.store import default_root
 from joulelab.errors import DeviceError, GuardError
 from joulelab.guard import reception, start
 from joulelab.guard import settings as guard_settings
@@ -95,7 +96,7 @@ def test_a_client_that_is_slow_to_ask_is_sent_away(client, settings, monkeypatch
     monkeypatch.setattr(reception, "_IDLE_S", 0.5)
     with client.lease(A) as lease, closing(connected(settings.socket_path)) as link:
         link.sendall(LEASE[:10])
-        link.settimeout(5.0)
+        link.settimeout(PATIENCE_S)
 
         assert link.recv(100) == b""
         lease.require_held()
@@ -294,10 +295,10 @@ def test_a_guard_that_serves_others_writes_no_files_for_them(tmp_path):
         require_own_store(str(tmp_path), ANOTHER_UID)
 
 
-def test_the_default_store_is_resolved_by_the_client(client, settings):
+def test_the_default_store_is_resolved_by_the_client(client, gpu, store, monkeypatch):
     """A guard of the system's looked for it in a folder of its own user's."""
-    sim = DeviceAddress(backend="simulated", uuid="SIM-h200_sxm-0")
-    DriverStore().create("h200_sxm", 0)
+    sim = DeviceAddress(backend="simulated", uuid=gpu.uuid)
+    monkeypatch.setattr(driver_store, "default_root", lambda: store.root)
 
     with pytest.raises(DeviceError, match="there are GPU-a, GPU-b"):  # the store itself is fine
         client.lease(sim)
@@ -315,10 +316,11 @@ def test_hardware_is_lent_by_the_guard_of_the_system_where_there_is_one(
 
 
 def test_a_default_store_that_somebody_else_prepared_is_refused(monkeypatch):
-    (own := Path(f"/tmp/joulelab-{ANOTHER_UID}")).mkdir()
-    monkeypatch.setattr(os, "getuid", lambda: ANOTHER_UID)
+    uid = ANOTHER_UID + os.getpid()
+    (own := Path(f"/tmp/joulelab-{uid}")).mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: uid)
 
-    with pytest.raises(DeviceError, match=f"belongs to uid {ANOTHER_UID}"):
+    with pytest.raises(DeviceError, match=f"belongs to uid {uid}"):
         default_root()
 
     own.rmdir()

@@ -1,9 +1,8 @@
 import json
 import os
-import resource
-from contextlib import contextmanager
 
 import pytest
+from full_disk import full_beyond
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,17 +28,6 @@ def set_point(journal, address=A, prior=DEFAULT):
 
 def restore(journal, address=A):
     journal.write("restored", address, detail="test", prior=DEFAULT)
-
-
-@contextmanager
-def full_beyond(size_b):
-    """Let the file system take no file longer than ``size_b``, as a full disk would not."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_b, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_set_line_is_outstanding_until_its_device_is_restored(journal):
@@ -132,6 +120,7 @@ def test_a_long_journal_is_put_aside_only_when_nothing_is_set(journal, monkeypat
         set_point(journal)
     assert len(path.read_text().splitlines()) == 5
 
+    monkeypatch.setattr(journal_module, "_ROTATE_B", path.stat().st_size)
     restore(journal)
 
     assert not path.exists()

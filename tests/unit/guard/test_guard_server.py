@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from guard_fakes import FakeDriver, serving
@@ -14,6 +15,7 @@ from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.devices.control import applied
 from joulelab.errors import ConfigError, DeviceNotFoundError, DevicePermissionError, GuardError
+from joulelab.guard import server
 from joulelab.guard.client import GuardClient
 from joulelab.guard.journal import Journal
 from joulelab.guard.settings import GuardSettings
@@ -44,13 +46,6 @@ def test_a_device_is_back_when_close_returns(client, driver):
     assert driver.point() == DEFAULT
     with pytest.raises(GuardError, match="given back"):
         lease.require_held()
-
-
-def test_a_lease_is_a_control(client, driver):
-    with client.lease(A) as lease:
-        with applied(lease, POINT):
-            assert driver.point() == POINT
-        assert driver.point() == DEFAULT
 
 
 def test_a_default_point_sets_nothing_where_the_driver_says_that_nothing_is_set(client, driver):
@@ -119,11 +114,11 @@ def test_a_lease_that_is_not_renewed_is_taken_back(client, driver):
 
 
 def test_a_lease_is_renewed_by_itself(client, driver):
-    with client.lease(A, ttl_s=1.5) as lease:
+    with client.lease(A, ttl_s=3.0) as lease:
         lease.apply(POINT)
-        applied_s = time.monotonic()
+        end_s = client.status().leases[0].expires_in_s + time.monotonic()  # at the latest
 
-        until(lambda: time.monotonic() > applied_s + 1.5)
+        until(lambda: time.monotonic() + client.status().leases[0].expires_in_s > end_s)
 
         lease.require_held()
         assert driver.point() == POINT
@@ -305,22 +300,34 @@ def test_a_guard_that_owes_a_restore_refuses_to_stop(client, driver):
     assert client.status().pending
 
 
-def test_a_guard_ends_by_itself_when_idle_but_not_while_in_use(tmp_path, driver):
-    settings = GuardSettings(socket_path=tmp_path / "guard.sock", idle_exit_s=1.0)
+def test_a_guard_ends_by_itself_when_idle_but_not_while_in_use(tmp_path, driver, monkeypatch):
+    settings = GuardSettings(socket_path=tmp_path / "guard.sock", idle_exit_s=600.0)
+    ahead_s, num_reads = [0.0], [0]
+
+    def now_s():
+        num_reads[0] += 1
+        return time.monotonic() + ahead_s[0]
+
+    def outlives(waited_s):
+        for each_s in (0.0, waited_s):  # let it see first that a client left
+            ahead_s[0] += each_s
+            seen = num_reads[0]
+            until(lambda seen=seen: num_reads[0] > seen + 4 or not settings.socket_path.exists())
+        return settings.socket_path.exists()
+
+    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=now_s))
+    monkeypatch.setattr(server, "BEAT_S", 0.02)
     with serving(settings, driver) as client:
-        lease = client.lease(A)
-        lease.apply(POINT)
-
-        time.sleep(1.2)
-        assert settings.socket_path.exists()
-        driver.faults.add("lost")
-        lease.close()
-        time.sleep(1.2)
-        assert settings.socket_path.exists(), "it owes a restore"
+        with client.lease(A) as lease:
+            lease.apply(POINT)
+            assert outlives(1000.0), "it is in use"
+            driver.faults.add("lost")
+        assert outlives(1000.0), "it owes a restore"
         driver.faults.clear()
+        until(lambda: driver.point() == DEFAULT)
+        assert outlives(500.0)
 
-        until(lambda: not settings.socket_path.exists())
-        assert driver.point() == DEFAULT
+        assert not outlives(200.0)
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,12 @@
 from pathlib import Path
 
 import pytest
-from alone import lent_elsewhere, own_guard_socket
+from alone import lent_elsewhere
 
 from joulelab.devices.simulated import fleet
 from joulelab.guard.client import GuardClient
 from joulelab.guard.holders import holders
 from joulelab.study.lab import Lab
-
-
-@pytest.fixture(scope="module")
-def guard_socket():
-    with own_guard_socket() as path:
-        yield path
 
 
 @pytest.fixture

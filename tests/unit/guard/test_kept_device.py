@@ -257,6 +257,17 @@ def test_a_failed_restore_stays_owed_and_is_due_again(kept, driver, journal, fau
     assert before_s < kept.due_s < time.monotonic() + 1
 
 
+def test_each_error_of_a_restore_is_logged_once_however_often_it_is_tried(kept, driver, caplog):
+    apply(kept)
+    for fault in ("lost", "lost", "lost", "denied"):
+        driver.faults = {fault}
+        kept.restore("test")
+
+    assert len(caplog.messages) == 2
+    assert "lost" in caplog.messages[0]
+    assert "CAP_SYS_ADMIN" in caplog.messages[1]
+
+
 def test_a_failed_restore_succeeds_once_the_fault_is_gone(kept, driver, journal):
     apply(kept)
     driver.faults = {"lost"}

@@ -2,15 +2,8 @@
 
 import pytest
 from actor_fixtures import QUICK
-from alone import own_guard_socket
 
 import joulelab
-
-
-@pytest.fixture(scope="module")
-def guard_socket():
-    with own_guard_socket() as path:
-        yield path
 
 
 @pytest.fixture

@@ -493,11 +493,14 @@ def test_settings_alone_are_the_workloads_and_not_a_programs_that_takes_them(mak
     assert WORKLOADS.name_of(IdleSettings()) == "idle"
 
 
-def test_a_recorded_sweep_of_constant_power_is_read(tmp_path):
+def test_a_recorded_sweep_of_constant_power_is_read(tmp_path, guard_socket):
     table = tmp_path / "sweep.csv"
     rows = (f"A100(GA100),bfs,{clock_mhz},200,1\n" for clock_mhz in (1410, 1200, 900))
     table.write_text("gpu,app,sm_clock_mhz,power_w,time_s\n" + "".join(rows))
-    lab = joulelab.Lab(device="replay", store=table, results_dir=tmp_path, progress=False)
+    lab = joulelab.Lab(
+        device="replay", store=table, results_dir=tmp_path, guard_socket=guard_socket,
+        progress=False,
+    )  # fmt: skip
 
     found = joulelab.sweep("recorded", lab=lab)
 

@@ -24,8 +24,8 @@ from joulelab.tracking.addresses import database_path, embedded_uri
 from joulelab.tracking.delivery import BackgroundDelivery, deliver
 from joulelab.tracking.mlflow_batch import ended_run
 from joulelab.tracking.mlflow_database import check_reachable
-from joulelab.tracking.mlflow_store import publish
-from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.mlflow_store import experiment_id, open_client, publish
+from joulelab.tracking.mlflow_tracker import FinishedRun, MlflowTracker, log_run
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer, ChartPoint, RunMetrics
 
@@ -89,6 +89,27 @@ def test_an_invalid_measurement_is_a_failed_run_with_its_reason(uri):
     assert child.info.status == "FAILED"
     assert child.data.tags["invalid_reasons"] == "device_lost"
     assert "energy_per_unit_j" not in child.data.metrics
+
+
+@pytest.mark.parametrize(("succeeded", "status"), [(True, "FINISHED"), (False, "FAILED")])
+def test_a_run_that_is_over_is_as_long_as_it_was_and_keeps_its_file(
+    uri, tmp_path, succeeded, status
+):
+    (tmp_path / "report.html").write_text("<html></html>")
+
+    log_run(
+        uri,
+        FinishedRun(
+            experiment="programs", name="mine", started_at="2026-01-01T00:00:00+00:00",
+            duration_s=2.5, params={"batch": 8}, metrics={"energy_j": 7.0}, tags={},
+            file=tmp_path / "report.html", succeeded=succeeded,
+        ),
+    )  # fmt: skip
+
+    (run,), _ = runs_of(uri, "programs")
+    assert (run.info.end_time - run.info.start_time, run.info.status) == (2500, status)
+    assert (run.data.params, run.data.metrics) == ({"batch": "8"}, {"energy_j": 7.0})
+    assert (Path(run.info.artifact_uri.removeprefix("file://")) / "report.html").exists()
 
 
 @pytest.mark.parametrize(
@@ -206,6 +227,15 @@ def test_an_experiment_says_what_it_is_and_opens_on_its_runs(uri):
     assert tags["mlflow.note.content"].startswith("`experiments/dvfs_sweep.py --repeats 3` began")
     assert "sweep or search of joulelab" in tags["mlflow.note.content"]
     assert tags["mlflow.experimentKind"] == "custom_model_development"
+
+
+def test_an_experiment_that_another_study_makes_meanwhile_is_taken(uri):
+    begun(uri)
+    client = open_client(uri)
+    there, late = client.get_experiment_by_name(STUDY), iter([None])
+    client.get_experiment_by_name = lambda name: next(late, there)
+
+    assert experiment_id(client, uri, STUDY, "") == there.experiment_id
 
 
 def test_a_description_that_somebody_wrote_is_kept(uri):
@@ -528,21 +558,6 @@ def test_sync_to_a_server_that_is_gone_leaves_everything(tmp_path, capsys):
     assert "1 left: The MLflow server at http://127.0.0.1:9 does not answer" in (
         capsys.readouterr().out
     )
-
-
-def test_importing_the_tracker_imports_no_mlflow():
-    root = Path(__file__).parents[3]
-    code = "import sys, joulelab.tracking.mlflow_tracker; print('mlflow' in sys.modules)"
-
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(root / "platform")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert done.stdout == "False\n"
 
 
 def test_making_a_store_leaves_nothing_in_the_temporary_folder_even_if_it_is_killed(tmp_path):

@@ -103,9 +103,9 @@ def test_torn_traces_and_those_of_no_measurement_are_moved(store):
 def test_a_torn_file_is_moved(store, name):
     (store.folder / name).write_text('{"half": ')
 
-    found = repair(store.folder)
+    (found,) = repair(store.folder)
 
-    assert len(found) == 1
+    assert found.startswith(f"{store.folder / name}: ")
     assert (store.folder / f"{name}.broken").read_text() == '{"half": '
     assert not (store.folder / name).exists()
 

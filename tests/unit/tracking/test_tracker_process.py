@@ -13,7 +13,6 @@ from waiting import PATIENCE_S
 from joulelab.core.record import Record
 from joulelab.errors import TrackingError
 from joulelab.tracking import tracker_process
-from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.delivery import DeliveryReport
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.tracker_process import TrackerLink, TrackerProcess
@@ -40,15 +39,14 @@ def its_process(process):
     return process._process
 
 
-def test_what_is_sent_is_delivered(store, tmp_path):
-    uri = embedded_uri(tmp_path)
-    with closing(TrackerLink(store, uri, process_of(store, uri))) as link:
+def test_what_is_sent_is_delivered(store, store_uri):
+    with closing(TrackerLink(store, store_uri, process_of(store, store_uri))) as link:
         link.send(made())
 
         report = link.finish()
 
     assert (report.num_delivered >= 3, report.num_left, report.error) == (True, 0, None)
-    assert store.undelivered(target=uri) == []
+    assert store.undelivered(target=store_uri) == []
 
 
 def test_a_tracker_that_dies_is_started_again_and_delivers_all(store, store_uri):
