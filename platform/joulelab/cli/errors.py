@@ -81,10 +81,8 @@ def quiet_imports() -> Generator[None]:
 
 def _started() -> str:
     """Return the name of the script, or of the command that runs it."""
-    words = (
-        *sys.orig_argv[1:3],
-        sys.argv[0],
-    )  # python [-m] joulelab study ... has another last one
+    # `python [-m] joulelab study ...` runs a script, whose own name is the last.
+    words = (*sys.orig_argv[1:3], sys.argv[0])
     names = [Path(word).name.partition(".")[0] for word in words]
     return "joulelab" if "joulelab" in names else names[-1]
 
