@@ -21,9 +21,11 @@ from joulelab.estimator.models.base import Model, Request, Source, Traced, as_fl
 from joulelab.registry import Registry, unknown_name
 from joulelab.tracing.precision import at_precision
 from joulelab.tracing.program import MatrixShape, Operator, Program, ProgramPhase, TracedModel
+from joulelab.workloads import WORKLOADS
 from joulelab.workloads.disk_cache import (
     Form,
     digest,
+    made_once,
     package_versions,
     read_entry,
     source_digests,
@@ -46,6 +48,7 @@ SOURCES: Registry[type[Source]] = Registry(
 
 # A plain name must not run a workload by surprise: "llama" there is a measurement's name.
 _PREFIXED_ONLY = ("workload",)
+_OWN = ("torchvision", "yolo", "hf", "diffusers", "workload", "timm")
 _MOST_HINTS = 3
 
 
@@ -82,16 +85,25 @@ def locate(name: str) -> tuple[Source, str]:
     if separator:
         return source(prefix), rest
     for prefix in SOURCES:
-        if prefix not in _PREFIXED_ONLY and name in source(prefix).names():
+        if prefix not in _PREFIXED_ONLY and name in _listed(prefix):
             return source(prefix), name
     raise _unknown_model(name)
 
 
 def _names(prefix: str) -> tuple[str, ...]:
-    names = source(prefix).names()
+    names = _listed(prefix)
     if prefix in (*_PREFIXED_ONLY, "timm"):
         return tuple(f"{prefix}:{name}" for name in names)
-    return tuple(names)
+    return names
+
+
+@cache
+def _listed(prefix: str) -> tuple[str, ...]:
+    """Return what a source lists; from disk, as listing imports the library that has them."""
+    if prefix not in _OWN:
+        return tuple(source(prefix).names())
+    path = user_folder("names") / f"{digest([prefix, list(WORKLOADS), _code()])}.json"
+    return made_once(path, lambda: tuple(source(prefix).names()), _LIST)
 
 
 def _unknown_model(name: str) -> UnknownNameError:
@@ -283,4 +295,5 @@ def _operator(fields: Mapping[str, Any]) -> Operator:
     return Operator(**{**fields, **lists, "shape": shape and MatrixShape(**shape)})
 
 
+_LIST = Form(what="names", encode=lambda n: dumps(n).encode(), decode=lambda t: tuple(loads(t)))
 _FORM = Form(what="a trace", encode=encoded, decode=decoded)

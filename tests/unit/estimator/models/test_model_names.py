@@ -1,5 +1,6 @@
 """Names become models, and wrong names become advice."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,25 @@ def test_torchvision_and_timm_are_listed_whole(names):
 
 def test_every_workload_is_listed_by_itself(names):
     assert names["workload"] == tuple(f"workload:{name}" for name in sorted(WORKLOADS))
+
+
+def test_advice_on_a_wrong_name_needs_no_library_once_names_are_kept(tmp_path):
+    """Listing them takes torchvision, transformers and timm, 5 s of the processor."""
+    code = (
+        "import sys\n"
+        "from joulelab.errors import UnknownNameError\n"
+        "from joulelab.estimator.models import find_model\n"
+        "try: find_model('resnt50')\n"
+        "except UnknownNameError as error: print('resnet50' in str(error), 'torch' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PLATFORM), "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    first, second = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    )
+
+    assert (first.stdout, second.stdout) == ("True True\n", "True False\n")
 
 
 def test_a_plain_name_that_two_sources_know_is_that_of_torchvision():
