@@ -99,7 +99,7 @@ def test_the_core_measures(tmp_path):
     done = command("measure", "idle", "--device", "simulated", "--gpu", "h200_sxm", *where)
 
     assert done.returncode == 0, done.stderr
-    assert "idle on NVIDIA H200" in done.stdout
+    assert "idle on simulated NVIDIA H200" in done.stdout
 
 
 def test_the_core_runs_programs(tmp_path):

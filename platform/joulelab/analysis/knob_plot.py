@@ -17,8 +17,8 @@ from joulelab.analysis.knob_grid import Panel
 from joulelab.analysis.knob_study import KnobPhase, KnobRow
 from joulelab.analysis.knob_wording import crossover, losses
 from joulelab.analysis.labels import Label, joined, write_at_ends, write_labels
+from joulelab.analysis.measurement_lines import board_words
 from joulelab.analysis.quantities import si_scale
-from joulelab.analysis.wording import board_words
 from joulelab.core.configuration import KnobValue
 
 _ROW_IN = 3.4

@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
+from joulelab.core.device import DeviceIdentity
 from joulelab.core.energy import LEVEL, relative_half_width
 from joulelab.core.measurement import Measurement
 from joulelab.core.record import Record
@@ -19,12 +20,21 @@ SENSOR_CLASS = 0.05
 _SENSOR = f"{PLUS_MINUS}{SENSOR_CLASS:.0%}"
 
 
+NOT_HARDWARE = {"simulated": "simulated ", "replay": "replayed "}
+"""What to say before the name of a board of these backends."""
+
+
+def board_words(board: DeviceIdentity) -> str:
+    """Name a board, and say so where it is no hardware."""
+    return NOT_HARDWARE.get(board.backend, "") + board.name
+
+
 def report_lines(records: Sequence[Record]) -> list[str]:
     """Describe the phases of one trial, one block of lines for each."""
     first = records[0].measurement
     point = first.configuration.point
     lines = [
-        f"{first.configuration.workload} on {first.device.name} ({first.device.uuid}) at "
+        f"{first.configuration.workload} on {board_words(first.device)} ({first.device.uuid}) at "
         + ("the driver's own clocks" if point.is_default else point.label)
     ]
     for record in records:
@@ -32,7 +42,14 @@ def report_lines(records: Sequence[Record]) -> list[str]:
         lines.append(f"{measurement.phase}:")
         rows = _rows(measurement) if measurement.valid else _faults(measurement)
         lines += [f"  {name:10}{value}" for name, value in rows]
-    if any(record.measurement.valid for record in records):
+    valid = [record.measurement for record in records if record.measurement.valid]
+    if any(measurement.recording for measurement in valid):
+        lines.append(
+            "A recording is one observation, however often it is played, and does not say how such "
+            "scatter; a sweep of recordings does. Joules and watts carry the sensor's own "
+            f"{_SENSOR} between boards."
+        )
+    elif valid:
         lines.append(
             f"{PLUS_MINUS} is the standard uncertainty of the reading. Joules and watts carry the "
             f"sensor's own {_SENSOR} between boards besides; it cancels in ratios on one board."
@@ -41,18 +58,19 @@ def report_lines(records: Sequence[Record]) -> list[str]:
 
 
 def _rows(measurement: Measurement) -> list[tuple[str, str]]:
-    unit = measurement.unit
+    unit, windows = measurement.unit, measurement.windows
     energy_j, u_j = measurement.energy_per_unit_j, measurement.energy_per_unit_u_j
     time_s, u_s = measurement.time_per_unit_s, measurement.time_per_unit_u_s
+    taken = "1 window" if len(windows) == 1 else f"{len(windows)} windows"
+    interval = f"; {LEVEL:.0%} interval {PLUS_MINUS}{relative_half_width(windows):.2%} from {taken}"
+    if measurement.recording:  # windows of one observation agree, whatever it is off by
+        u_j, u_s, interval = 0.0, 0.0, ""
     relative_u = ((u_j / energy_j) ** 2 + (u_s / time_s) ** 2) ** 0.5
     edp_js = measurement.edp_js
-    windows = measurement.windows
-    taken = "1 window" if len(windows) == 1 else f"{len(windows)} windows"
     rows = [
         (
             "energy",
-            f"{uncertain(energy_j, u_j, f'J/{unit}')} ({_SENSOR} sensor class; "
-            f"{LEVEL:.0%} interval {PLUS_MINUS}{relative_half_width(windows):.2%} from {taken}, "
+            f"{uncertain(energy_j, u_j, f'J/{unit}')} ({_SENSOR} sensor class{interval}, "
             f"{windows[0].source})",
         ),
         (

@@ -21,8 +21,9 @@ from joulelab.analysis.compared import (
     point_label,
     program_of,
 )
+from joulelab.analysis.measurement_lines import board_words
 from joulelab.analysis.quantities import point_name
-from joulelab.analysis.wording import board_words, varying
+from joulelab.analysis.wording import varying
 from joulelab.core.additive import AdditiveFit, Interval, more
 from joulelab.core.comparison import best_set
 from joulelab.core.grouping import grouped_by

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import exp, expm1
 
 from joulelab.analysis.compared import Counts, Figures
+from joulelab.analysis.measurement_lines import board_words
 from joulelab.analysis.quantities import counted, uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.analysis.templates import text
@@ -13,9 +14,6 @@ from joulelab.core.measurement import Measurement
 from joulelab.objectives import OBJECTIVES
 from joulelab.provenance import UNKNOWN_VERSION
 from joulelab.searching.constraints import AT_LEAST, Against, Constraint, Miss, Quantity
-
-NOT_HARDWARE = {"simulated": "simulated ", "replay": "replayed "}
-"""What to say before the name of a board of these backends."""
 
 
 def boards_words(boards: Sequence[DeviceIdentity]) -> str:
@@ -103,11 +101,6 @@ def varying(settings: Sequence[Mapping[str, object]]) -> list[str]:
     """Return the names whose values differ, or that not all of ``settings`` have."""
     names = dict.fromkeys(name for known in settings for name in known)
     return [name for name in names if len({known.get(name) for known in settings}) > 1]
-
-
-def board_words(board: DeviceIdentity) -> str:
-    """Name a board, and say so where it is no hardware."""
-    return NOT_HARDWARE.get(board.backend, "") + board.name
 
 
 def _recommendation(phase: PhaseResult) -> str:

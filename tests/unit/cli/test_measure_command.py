@@ -29,10 +29,27 @@ def test_a_measurement_is_told_with_its_error_bar_and_the_sensor_class(measure):
     code, out, _ = measure("gemm", "--gpu", "a100_sxm")
 
     assert code == 0
+    assert "on simulated NVIDIA A100" in out
     assert "±" in out
     assert out.count("±5% sensor class") == 2
     assert " J/TFLOP" in out
     assert "Js/TFLOP^2" in out
+
+
+def test_a_recording_has_no_error_bar(tmp_path, capsys):
+    """Three windows of one row agreed within 0.01 %."""
+    table = tmp_path / "sweep.csv"
+    table.write_text("gpu,app,sm_clock_mhz,power_w,time_s\nA100,lbm,1410,300,12.0\n")
+
+    code = main(
+        ["measure", "recorded", "--app", "lbm", "--device", "replay", "--store", str(table)]
+    )
+
+    out, _ = capsys.readouterr()
+    assert code == 0
+    assert "replayed A100" in out
+    assert "3.6 kJ/run (±5% sensor class, counter)" in out
+    assert "one observation" in out
 
 
 def test_progress_goes_to_the_standard_error(measure):
@@ -125,7 +142,7 @@ def test_a_program_of_ones_own_is_measured_and_its_arguments_are_options(measure
     code, out, _ = measure(f"{own_program}:step", "--batch", "4", "--sm-clock-mhz", "990")
 
     assert code == 0
-    assert "own_measured.py:step on NVIDIA H200" in out
+    assert "own_measured.py:step on simulated NVIDIA H200" in out
     assert "J/row" in out
 
 
