@@ -1,5 +1,6 @@
 """Faults during searches: what dies, fills up or cannot be reached, and what is left then."""
 
+import compileall
 import os
 import resource
 import signal
@@ -18,6 +19,7 @@ import ray
 from actor_fixtures import CLOCKS_MHZ, QUICK, actor_row, gemm
 from scripted_strategy import Scripted
 
+import joulelab
 from joulelab.errors import ConfigError, DeviceError, TrackingError
 from joulelab.study.budget import Budget
 from joulelab.study.events import TrackingDown, TrialMeasured, TrialStarted
@@ -152,6 +154,8 @@ def test_a_search_survives_a_locked_mlflow_and_a_resumed_one_delivers_each_trial
 
 def test_a_full_disk_ends_a_search_with_a_message_and_it_goes_on_once_there_is_room(search):
     """The file system refuses what is longer than a limit, as a full one refuses anything."""
+    # Python would keep what is cut off of a module that the actor compiles then.
+    compileall.compile_dir(Path(joulelab.__file__).parent, quiet=2)
 
     def fill_up(event):
         if isinstance(event, TrialMeasured):

@@ -47,6 +47,8 @@ def test_a_disk_that_is_full_costs_one_line_and_no_file(study, most_b):
     done = subprocess.run(
         [sys.executable, "-m", "joulelab.cli.main", "report", str(study)],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_b, most_b)),
+        # Python keeps what is cut off of a module that it has compiled, for all later processes.
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -84,7 +84,7 @@ def test_inputs_are_for_a_module(lab):
 
 
 def test_what_is_no_network_is_refused_on_a_simulated_gpu(lab):
-    with pytest.raises(ConfigError, match="a workload that is a network"):
+    with pytest.raises(ConfigError, match="must be a network, got Gemm"):
         joulelab.attribute("gemm", lab=lab)
 
 

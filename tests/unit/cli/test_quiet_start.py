@@ -48,7 +48,7 @@ def test_ctrl_c_during_the_imports_of_a_script_is_one_line(script, tmp_path):
 def test_ctrl_c_during_the_imports_of_a_command_is_one_line(tmp_path, module):
     words = ["-m", "joulelab.cli.main", "measure", "idle"]
 
-    assert interrupted(words, tmp_path, module) == (130, "main: interrupted.\n")
+    assert interrupted(words, tmp_path, module) == (130, "joulelab: interrupted.\n")
 
 
 def test_a_script_that_runs_is_interrupted_as_ever(capsys, heeded):
