@@ -2,13 +2,13 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from joulelab.errors import ConfigError
 from joulelab.tracing.program import KV_CACHE, Operator, ProgramPhase, TracedModel, region
 from joulelab.workloads.base import Workload
-from joulelab.workloads.disk_cache import source_digests
+from joulelab.workloads.disk_cache import identity_of
 from joulelab.workloads.language import LanguageWorkload
 from joulelab.workloads.llama import CUT_BY_ROWS
 from joulelab.workloads.network import NetworkWorkload
@@ -26,11 +26,7 @@ def traced_program(workload: Workload[Any]) -> tuple[ProgramPhase, ...]:
         return _traced(workload)  # others' code may change where no digest sees it
     from joulelab.estimator.models.sources import kept_trace
 
-    asked = {
-        "attributed": f"{kind.__module__}:{kind.__qualname__}",
-        "knobs": asdict(workload.settings),
-        "source": source_digests(["attribution/traced.py"]),
-    }
+    asked = {"attributed": identity_of(workload, ["attribution/traced.py"])}
     return kept_trace(asked, lambda: _model(workload), is_own=lambda: True).phases
 
 

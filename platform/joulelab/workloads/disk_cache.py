@@ -149,16 +149,29 @@ def cached_cost(
 
 def cost_key(workload: Workload[Any]) -> str:
     """Return the digest under which the cost of ``workload`` is kept."""
-    cls = type(workload)
-    return digest(
-        {
-            "workload": f"{cls.__module__}:{cls.__qualname__}",
-            "knobs": asdict(workload.settings),
-            "versions": package_versions(_PACKAGES),
-            # the class may come from elsewhere
-            "sources": source_digests(_SOURCES, Path(inspect.getfile(cls))),
-        }
-    )
+    return digest({**identity_of(workload, _SOURCES), "versions": package_versions(_PACKAGES)})
+
+
+def identity_of(workload: Workload[Any], sources: Iterable[str]) -> dict[str, object]:
+    """Return what a trace of ``workload`` depends on, besides libraries; JSON can hold it.
+
+    That is its class, its knobs, the files of this package that match ``sources``, and geometries
+    in folders that knobs name.
+    """
+    kind, knobs = type(workload), asdict(workload.settings)
+    named = [each for each in (knobs.get("model"), knobs.get("weights")) if isinstance(each, str)]
+    geometries = [
+        path
+        for folder in filter(None, named)
+        for pattern in ("config.json", "*/config.json")
+        for path in Path(folder).glob(pattern)
+    ]
+    return {
+        "workload": f"{kind.__module__}:{kind.__qualname__}",
+        "knobs": knobs,
+        # the class may come from elsewhere
+        "sources": source_digests(sources, Path(inspect.getfile(kind)), *geometries),
+    }
 
 
 def cost_to_json(cost: WorkloadCost) -> bytes:

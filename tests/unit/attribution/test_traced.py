@@ -1,5 +1,7 @@
 """Traces of programs, kept for the next attribution."""
 
+import json
+
 import pytest
 
 from joulelab.attribution import traced
@@ -7,6 +9,7 @@ from joulelab.attribution.traced import traced_program
 from joulelab.errors import ConfigError
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.digits import DigitsVit
+from joulelab.workloads.disk_cache import cached_cost
 
 SET = {"batch": 3}
 
@@ -50,3 +53,23 @@ def test_what_is_no_network_is_refused_each_time(traces):
             traced_program(WORKLOADS["idle"].from_knobs({}))
 
     assert len(traces) == 2
+
+
+def test_a_folder_whose_geometry_has_changed_is_traced_anew(tmp_path):
+    geometry = {
+        "model_type": "llama",
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_attention_heads": 2,
+        "vocab_size": 64,
+    }
+    found = []
+    for layers in (1, 2):
+        text = json.dumps({**geometry, "num_hidden_layers": layers})
+        (tmp_path / "config.json").write_text(text)
+        workload = WORKLOADS["llama"].from_knobs({"model": str(tmp_path), "batch": 1})
+        found.append((traced_program(workload), cached_cost(workload)))
+
+    (one, one_cost), (two, two_cost) = found
+    assert len(two[0].program.operators) > 1.5 * len(one[0].program.operators)
+    assert two_cost.resident_b > one_cost.resident_b
