@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Literal, get_args
 
 import psutil
 import tyro
+from guard_kills import until
 
 from joulelab.devices.simulated import DriverStore, Fault
 from joulelab.guard import GuardClient, ensure_guard
@@ -110,15 +110,6 @@ class Rounds:
             time.sleep(0.005)
         self.num_left += self._locked is not None
         self.free_s[victim].append(free_s - start_s)
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    """Wait for ``condition``."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            raise TimeoutError("no clock was locked, or none changed")
-        time.sleep(0.0005)
 
 
 def main(settings: Settings) -> int:

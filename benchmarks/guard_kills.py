@@ -230,7 +230,7 @@ def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline_s:
-            raise TimeoutError("a clock stayed locked, or a process away, for too long")
+            raise TimeoutError(f"what a round waits for did not come within {timeout_s:g} s")
         time.sleep(0.0005)
 
 

@@ -33,22 +33,19 @@ from joulelab.workloads.disk_cache import (
     write_entry,
 )
 
-SOURCES: Registry[type[Source]] = Registry(
-    "source of models",
-    {
-        "torchvision": "joulelab.estimator.models.image_sources:TorchvisionSource",
-        "yolo": "joulelab.estimator.models.image_sources:YoloSource",
-        "hf": "joulelab.estimator.models.transformers_source:TransformersSource",
-        "diffusers": "joulelab.estimator.models.diffusers_source:DiffusersSource",
-        "workload": "joulelab.estimator.models.program_sources:WorkloadSource",
-        "timm": "joulelab.estimator.models.image_sources:TimmSource",
-    },
-)
+_OWN = {
+    "torchvision": "joulelab.estimator.models.image_sources:TorchvisionSource",
+    "yolo": "joulelab.estimator.models.image_sources:YoloSource",
+    "hf": "joulelab.estimator.models.transformers_source:TransformersSource",
+    "diffusers": "joulelab.estimator.models.diffusers_source:DiffusersSource",
+    "workload": "joulelab.estimator.models.program_sources:WorkloadSource",
+    "timm": "joulelab.estimator.models.image_sources:TimmSource",
+}
+SOURCES: Registry[type[Source]] = Registry("source of models", _OWN)
 """Sources by the prefix under which a name can ask for them: ``timm:resnet50``."""
 
 # A plain name must not run a workload by surprise: "llama" there is a measurement's name.
 _PREFIXED_ONLY = ("workload",)
-_OWN = ("torchvision", "yolo", "hf", "diffusers", "workload", "timm")
 _MOST_HINTS = 3
 
 
