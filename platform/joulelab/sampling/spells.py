@@ -49,12 +49,13 @@ def metering_cost(
 ) -> MeteringCost:
     """Run metered and bare spells one after the other, the other first in every second pair.
 
-    They go on until they tell something, or for ``longest_s``.
+    They go on until they tell something.
 
     Args:
         clock: The clock of the program.
         run: Does some work and returns how much.
         metered: What is entered around a spell that is metered.
+        longest_s: For how long they go on where they tell nothing, besides a last pair.
     """
     run()  # the GPU may have rested
     start_s, pairs = clock.now_s(), list[tuple[float, float]]()
