@@ -23,6 +23,7 @@ import joulelab
 from joulelab.analysis.attributed.page import deliver, write_all
 from joulelab.attribution.session import Asked
 from joulelab.cli.study import parse_with_workload
+from joulelab.cli.words import Variants, read_variants
 from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
 
@@ -40,25 +41,31 @@ class AttributeEnergy(Generic[Settings]):
             estimator's power of their kind.
         contexts: Tokens in the cache when a decode starts; what it takes after so many is
             attributed too.
+        vary: Settings with which it is attributed, too: batch=8,32 precision=fp16.
     """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
     method: Asked = "auto"
     contexts: tuple[int, ...] = ()
+    vary: Variants = ()
 
 
 def main(config: AttributeEnergy[object]) -> int:
     """Attribute, write, deliver and print; 1 if parts and meter contradict each other."""
     study = joulelab.attribute(
-        config.workload, method=config.method, contexts=config.contexts, lab=config.lab
+        config.workload,
+        method=config.method,
+        contexts=config.contexts,
+        vary=read_variants(config.vary),
+        lab=config.lab,
     )
     files = write_all(study.found, study.folder)
     print(study)
     if config.lab.store_uri is not None:
         deliver(study.found, config.lab.store_uri, files[0])
     print(f"Written: {', '.join(map(str, files))}")
-    return int(not all(phase.is_reconciled for phase in study.found.phases))
+    return int(not study.found.is_reconciled)
 
 
 if __name__ == "__main__":

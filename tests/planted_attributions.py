@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from joulelab.attribution.session import Session
+from joulelab.attribution.variants import variants_of
 from joulelab.core.configuration import Configuration
 from joulelab.devices.simulated import fleet
 from joulelab.devices.simulated.board import Board
@@ -15,11 +16,11 @@ GPU = "a100_sxm"
 KNOBS = {"model": "bloom-560m", "batch": 4, "new_tokens": 16}
 
 
-def attribute(store, method="auto", knobs=KNOBS, contexts=(), gpu=GPU, **options):
+def attribute(store, method="auto", knobs=KNOBS, *, contexts=(), vary=None, gpu=GPU, **options):
     device = SimulatedDevice.open(fleet(gpu, 1, str(store))[0])
     settings = WORKLOADS["bloom"].from_knobs(knobs).settings
     asked = Configuration.of("bloom", settings)
-    found = Session(device, **options).attribute(asked, method, contexts)
+    found = Session(device, **options).attribute(asked, method, variants_of(contexts, vary))
     return found, Board.of(device._driver.seed, GPUS[gpu])
 
 

@@ -25,6 +25,7 @@ from joulelab_actors.session import NAMESPACE
 if TYPE_CHECKING:  # it needs SciPy
     from joulelab.attribution.attribution import Attribution
     from joulelab.attribution.session import Asked
+    from joulelab.attribution.variants import Variant
 
 _log = logging.getLogger(__name__)
 
@@ -92,14 +93,14 @@ class GpuActor:
 
     @ray.method(concurrency_group="measure")
     def attribute(
-        self, configuration: Configuration, method: "Asked", contexts: Sequence[int] = ()
+        self, configuration: Configuration, method: "Asked", variants: "Sequence[Variant]" = ()
     ) -> "Attribution":
         """Say where the energy of a program goes; nothing is stored.
 
         Raises:
             JouleLabError: If it cannot be found out; says why.
         """
-        return self._worker.attribute(configuration, method, contexts)
+        return self._worker.attribute(configuration, method, variants)
 
     @ray.method(concurrency_group="control")
     def expect(self, trial: Trial) -> None:
@@ -168,7 +169,7 @@ class Member:
         self.work.append((self._handle.measure.remote(trial, self.readiness.pid), trial))
 
     def attribute(
-        self, configuration: Configuration, method: "Asked", contexts: Sequence[int] = ()
+        self, configuration: Configuration, method: "Asked", variants: "Sequence[Variant]" = ()
     ) -> "Attribution":
         """Wait until the actor is ready, and have it say where the energy of a program goes.
 
@@ -177,7 +178,7 @@ class Member:
         """
         try:
             self.readiness, self.probe = ray.get(self.probe), None
-            call = self._handle.attribute.remote(configuration, method, contexts)
+            call = self._handle.attribute.remote(configuration, method, variants)
             found: Attribution = ray.get(call)
         except RayTaskError as error:
             raise error.cause if isinstance(error.cause, JouleLabError) else error from None

@@ -45,6 +45,7 @@ from joulelab_actors.session import Lifeline, connected
 if TYPE_CHECKING:  # it needs SciPy
     from joulelab.attribution.attribution import Attribution
     from joulelab.attribution.session import Asked
+    from joulelab.attribution.variants import Variant
 
 SCHEDULED_REPEATS = 5
 """Measurements of a configuration under a scheduler that does not stop it."""
@@ -180,11 +181,11 @@ class Laboratory(AbstractLab[Site]):
         how: WorkerSettings,
         asked: Configuration,
         method: "Asked",
-        contexts: Sequence[int] = (),
+        variants: "Sequence[Variant]" = (),
     ) -> "Attribution":
         member = enlisted(gpu, how, time.monotonic() + NAME_TIMEOUT_S)
         try:
-            return member.attribute(asked, method, contexts)
+            return member.attribute(asked, method, variants)
         finally:
             if (call := member.release()) is not None:
                 ray.wait([call], timeout=RELEASE_S)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from joulelab.attribution.attribution import Attribution, Share
 from joulelab.attribution.session import Asked
+from joulelab.attribution.variants import variants_of
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ANALYSIS, ConfigError, require
@@ -71,6 +72,7 @@ def attribute(
     knobs: Mapping[str, KnobValue] | None = None,
     method: Asked = "auto",
     contexts: Sequence[int] = (),
+    vary: Mapping[str, Sequence[KnobValue]] | None = None,
     point: OperatingPoint | None = None,
     lab: AbstractLab[Any] | None = None,
 ) -> AttributionStudy:
@@ -93,7 +95,8 @@ def attribute(
         method: ``"replay"``, or ``"classes"``, which prices kernels by the estimator's power of
             their kind and takes little longer than measuring; ``"auto"`` is ``"replay"``.
         contexts: Tokens in the cache when a decode starts; what it takes after so many is in the
-            answer, too.
+            answer, too, and so is what answers take that end there.
+        vary: Settings with which the program is attributed, too, all combinations of their values.
         point: Clocks and power limit; by default the driver's own.
         lab: On which GPU and how: a ``Lab``, which is this process, or a ``Laboratory`` of
             :mod:`joulelab_actors`, which is a Ray cluster; the first of its GPUs is taken.
@@ -108,7 +111,7 @@ def attribute(
         from joulelab.workloads.own_module import module_workload
 
         program = module_workload(program, inputs)
-    lab = lab or Lab()
+    lab, variants = lab or Lab(), variants_of(contexts, vary)
     workload = StudyWorkload(program, knobs)
     with lab.open(workload.name) as gpus:
         folder = lab.folder(f"attribution-{workload.name}", gpus)
@@ -120,5 +123,5 @@ def attribute(
             programs=lab.programs({workload.name}),
         )
         asked = Configuration.of(workload.name, workload.settings, point)
-        found = lab.attribute(gpus[0], how, asked, method, contexts)
+        found = lab.attribute(gpus[0], how, asked, method, variants)
     return AttributionStudy(found=found, folder=folder)

@@ -12,6 +12,7 @@ from joulelab.attribution.components import component_of, layer_of
 from joulelab.attribution.estimated import EstimatedCall
 from joulelab.attribution.prices import CONTRADICTION, Method, Prices, Solution
 from joulelab.attribution.profile import KernelCall, PhaseProfile
+from joulelab.attribution.variants import Variant, label
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement, Provenance
@@ -202,8 +203,8 @@ class Attribution:
     # Those of them that were measured again with pauses.
     paced: Mapping[str, Measurement] = field(default_factory=dict)
     pauses_s: Mapping[str, float] = field(default_factory=dict)  # after each of their launches
-    # The same of a decode, by the tokens in the cache when it starts.
-    contexts: Mapping[int, Phase] = field(default_factory=dict)
+    # The same of the program with other settings.
+    variants: tuple[tuple[Variant, tuple[Phase, ...]], ...] = ()
     # What metering costs the pace of the phase with most gaps; empty where kernels were replayed.
     metering: Mapping[str, MeteringCost] = field(default_factory=dict)
     seconds: float = 0.0  # what it took of the device
@@ -215,9 +216,40 @@ class Attribution:
         first = next(iter(self.measured.values()))
         return tuple(board.device for board in first.boards) or (self.device,)
 
+    @property
+    def contexts(self) -> Mapping[int, Phase]:
+        """Decodes, by the tokens in the cache when they start."""
+        return {
+            variant.context_tokens: phases[0]
+            for variant, phases in self.variants
+            if variant.context_tokens is not None
+        }
+
+    @property
+    def is_reconciled(self) -> bool:
+        """Whether parts and meter agree in every phase, variants included."""
+        others = (phase for _, phases in self.variants for phase in phases)
+        return all(phase.is_reconciled for phase in (*self.phases, *others))
+
     def phase(self, name: str) -> Phase:
         """Return the phase called ``name``; raises KeyError if there is none."""
         return {each.phase: each for each in self.phases}[name]
+
+    def varied(self, name: str) -> Mapping[str, Phase]:
+        """Return the phase called ``name`` by settings in words, its own first.
+
+        Empty where no settings were varied, or with them there is no such phase.
+        """
+        others = [
+            (variant, phase)
+            for variant, phases in self.variants
+            for phase in phases
+            if variant.context_tokens is None and phase.phase == name
+        ]
+        if not others:
+            return {}
+        own = label({knob: self.knobs[knob] for knob in others[0][0].knobs})
+        return {own: self.phase(name)} | {str(variant): phase for variant, phase in others}
 
 
 Item = TypeVar("Item")

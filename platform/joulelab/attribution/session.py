@@ -19,6 +19,7 @@ from joulelab.attribution.replayed import Replayed
 from joulelab.attribution.replayer import Replayer, Replays, trial_of
 from joulelab.attribution.simulated_source import SimulatedSource
 from joulelab.attribution.traced import traced_program
+from joulelab.attribution.variants import Variant
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
@@ -33,12 +34,10 @@ from joulelab.hardware.processors import processor_of
 from joulelab.sampling.cuda_device import computing_on
 from joulelab.sampling.spells import MeteringCost
 from joulelab.tracing.program import ProgramPhase
-from joulelab.workloads import WORKLOADS
 from joulelab.workloads.ranks import Ranks
 
 Asked = Literal["auto", "replay", "classes"]
 
-_DECODE = "decode"
 _STATIC = 0.03
 """How far idle power is from static power under load, one standard deviation: it is colder."""
 
@@ -79,37 +78,44 @@ class Session:
             self._report(step)
 
     def attribute(
-        self, configuration: Configuration, method: Asked = "auto", contexts: Sequence[int] = ()
+        self,
+        configuration: Configuration,
+        method: Asked = "auto",
+        variants: Sequence[Variant] = (),
     ) -> Attribution:
         """Return where the energy of a workload goes at an operating point.
 
-        ``contexts`` are tokens in the cache when a decode starts: what one takes after so many is
-        in the answer, too.
+        What ``variants`` of it take is in the answer, too.
 
         Raises:
             ConfigError: If the program cannot be run or traced as asked for.
             MeasurementError: If a phase could not be measured; says why.
         """
-        others = {tokens: _with_context(configuration, tokens) for tokens in contexts}
+        asked = [(variant, variant.of(configuration)) for variant in variants]
         found = self._attribute(configuration, method)
-        beside = {tokens: self._attribute(each, method, _DECODE) for tokens, each in others.items()}
+        beside = [
+            (variant, self._attribute(each, method, variant))
+            for variant, each in asked
+            if each != configuration
+        ]
         others_notes = (
-            f"With {tokens} tokens in the cache: {note}"
-            for tokens, each in beside.items()
+            f"With {variant}: {note}"
+            for variant, each in beside
             for note in each.notes
             if note not in found.notes
         )
         return replace(
             found,
-            contexts={tokens: each.phase(_DECODE) for tokens, each in beside.items()},
-            seconds=found.seconds + sum(each.seconds for each in beside.values()),
+            variants=tuple((variant, each.phases) for variant, each in beside),
+            seconds=found.seconds + sum(each.seconds for _, each in beside),
             notes=(*found.notes, *others_notes),
         )
 
     def _attribute(
-        self, configuration: Configuration, method: Asked, phase: str = ""
+        self, configuration: Configuration, method: Asked, variant: Variant | None = None
     ) -> Attribution:
-        """Attribute one phase, or all."""
+        """Attribute the program, or one phase or all of a variant of it."""
+        phase = "" if variant is None else variant.phase
         started_s = self._device.clock.now_s()
         self._require_kernels(configuration)
         try:
@@ -119,9 +125,10 @@ class Session:
             notes = list(dict.fromkeys(note for board in boards for note in board.notes))
             traced = self._traced(configuration, notes)
             self._report("Profiling")
-            profiles = self._profiles(configuration, traced, boards, measured, phase)
+            traces = self._traces if variant is None else None
+            profiles = self._profiles(configuration, traced, boards, measured, traces)
             estimates = self._estimates(traced, configuration, notes)
-            is_cheap = method == "classes" and not phase
+            is_cheap = method == "classes" and variant is None
             metering = self._metering(configuration, boards[0], profiles[0]) if is_cheap else {}
             replays = self._replays(configuration, method, phase, boards[0], profiles[0])
         finally:
@@ -189,10 +196,9 @@ class Session:
         traced: tuple[ProgramPhase, ...],
         boards: Sequence[Readings],
         measured: Mapping[str, Measurement],
-        phase: str,
+        traces: Path | None,
     ) -> Sequence[tuple[PhaseProfile, ...]]:
-        """Return the profiles of one phase, or of all, board by board."""
-        traces = None if phase else self._traces
+        """Return the profiles of what was measured, board by board."""
         if not self._device.is_hardware:
             if self._spec is None:
                 raise ConfigError(f"{self._device.identity().name} is not in the catalogue.")
@@ -275,10 +281,3 @@ class Session:
 def _by_phase(records: Iterable[Record], phase: str = "") -> dict[str, Measurement]:
     measured = (record.measurement for record in records)
     return {one.phase: one for one in measured if phase in ("", one.phase)}
-
-
-def _with_context(configuration: Configuration, tokens: int) -> Configuration:
-    """Return the same program with so many tokens in the cache when its decode starts."""
-    knobs = {**dict(configuration.knobs), "context_tokens": tokens}
-    settings = WORKLOADS[configuration.workload].from_knobs(knobs).settings
-    return Configuration.of(configuration.workload, settings, configuration.point)

@@ -19,9 +19,11 @@ from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share
 from joulelab.attribution.kineto import Launches, read_trace
 from joulelab.attribution.session import Asked, Session
+from joulelab.attribution.variants import variants_of
 from joulelab.cli.options import ClockOptions, OneGpu, choose_group
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress
+from joulelab.cli.words import Variants, read_variants
 from joulelab.core.bounds import check_range
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
@@ -58,6 +60,7 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
     # Tokens in the cache when a decode starts; what it takes after so many is attributed too, over
     # the length of the context.
     contexts: tuple[int, ...] = ()
+    vary: Variants = ()  # Settings with which it is attributed, too: batch=8,32 precision=fp16.
     # What is to be low there: edp, ed2p, energy, time, or that of a plug-in.
     objective: str = "edp"
     out: Path | None = None  # Write a page (.html) or all parts as numbers (.csv) to this file.
@@ -83,7 +86,8 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             raise ConfigError("--traces are those of one clock; leave --clocks-mhz out.")
         with ExitStack() as stack:
             session = self._session(stack)
-            found = session.attribute(self._asked(self.point), self.method, self.contexts)
+            variants = variants_of(self.contexts, read_variants(self.vary))
+            found = session.attribute(self._asked(self.point), self.method, variants)
             clocks, refused = self._others(session)
         clocks = [(self.point.label, found), *clocks]
         answer = Output(
@@ -92,7 +96,7 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
         if self.out is not None:
             answer.write(self.out)
         self.show(answer.content, lambda: self._shown(found, clocks, refused))
-        return int(not all(each.is_reconciled for _, one in clocks for each in one.phases))
+        return int(not all(one.is_reconciled for _, one in clocks))
 
     def _session(self, stack: ExitStack) -> Session:
         """Open the GPUs and borrow their clocks until ``stack`` ends."""

@@ -36,6 +36,7 @@ from joulelab.workloads.parcel import Parcel
 if TYPE_CHECKING:  # it needs SciPy
     from joulelab.attribution.attribution import Attribution
     from joulelab.attribution.session import Asked
+    from joulelab.attribution.variants import Variant
 
 
 class AbstractLab(ABC, Generic[Gpu]):
@@ -170,7 +171,7 @@ class AbstractLab(ABC, Generic[Gpu]):
         how: WorkerSettings,
         asked: Configuration,
         method: "Asked",
-        contexts: Sequence[int] = (),
+        variants: "Sequence[Variant]" = (),
     ) -> "Attribution":
         """Say where the energy of a program goes on a GPU.
 

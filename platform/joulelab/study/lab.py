@@ -38,6 +38,7 @@ from joulelab.workloads.program import Cost, Program, Quality, Work, workload_ty
 if TYPE_CHECKING:  # it needs SciPy
     from joulelab.attribution.attribution import Attribution
     from joulelab.attribution.session import Asked
+    from joulelab.attribution.variants import Variant
 
 
 class StudyWorkload:
@@ -212,10 +213,10 @@ class Lab(AbstractLab[StudyGpu]):
         how: WorkerSettings,
         asked: Configuration,
         method: "Asked",
-        contexts: Sequence[int] = (),
+        variants: "Sequence[Variant]" = (),
     ) -> "Attribution":
         with closing(GpuWorker(gpu.address, how, partners=gpu.partners)) as worker:
-            return worker.attribute(asked, method, contexts)
+            return worker.attribute(asked, method, variants)
 
     @override
     def strategy(self, name: str) -> MakeStrategy:

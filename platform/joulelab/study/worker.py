@@ -32,6 +32,7 @@ from joulelab.workloads.parcel import Parcel, unpack
 if TYPE_CHECKING:  # it needs SciPy
     from joulelab.attribution.attribution import Attribution
     from joulelab.attribution.session import Asked
+    from joulelab.attribution.variants import Variant
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class GpuWorker:
             bench.expect(None if trial is None else trial.configuration)
 
     def attribute(
-        self, configuration: Configuration, method: "Asked", contexts: Sequence[int] = ()
+        self, configuration: Configuration, method: "Asked", variants: "Sequence[Variant]" = ()
     ) -> "Attribution":
         """Say where the energy of a program goes; nothing is stored.
 
@@ -142,7 +143,7 @@ class GpuWorker:
 
         device, bench = self._open_device(), self._open_bench()
         session = Session(device, partners=self._partners, bench=bench)
-        return session.attribute(configuration, method, contexts)
+        return session.attribute(configuration, method, variants)
 
     def abandon(self) -> None:
         """Store nothing from now on: whoever is told so can read the store for the last time."""

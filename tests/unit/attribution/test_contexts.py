@@ -6,10 +6,20 @@ from dataclasses import replace
 import pytest
 from planted_attributions import KNOBS, attribute
 
-from joulelab.analysis.attributed.page import context_figure, page
-from joulelab.analysis.attributed.table import WHOLE, content, context_table, frame, text
+from joulelab.analysis.attributed.generation import answers
+from joulelab.analysis.attributed.page import answer_figure, beside_figure, page
+from joulelab.analysis.attributed.table import (
+    WHOLE,
+    answer_table,
+    beside,
+    beside_table,
+    content,
+    frame,
+    text,
+)
 from joulelab.analysis.table import plain_cells
 from joulelab.attribution.session import Session
+from joulelab.attribution.variants import variants_of
 from joulelab.cli.main import main
 from joulelab.core.configuration import Configuration
 from joulelab.workloads.llama import LlamaSettings
@@ -46,8 +56,9 @@ def test_a_context_that_the_prompt_has_takes_what_the_decode_does(found):
 
 
 def test_contexts_are_told_in_a_table_a_chart_and_numbers(found):
-    heads, rows = plain_cells(context_table(found.contexts))
-    axes = context_figure(found.contexts).axes[0]
+    ((title, phases),) = beside(found).items()
+    heads, rows = plain_cells(beside_table(phases))
+    axes = beside_figure(phases, title).axes[0]
     parts = frame(found).to_pandas()
     of_long = parts[(parts["context_tokens"] == "1024") & (parts["level"] == "component")]
     each_j = found.contexts[1024].energy_j / found.contexts[1024].profile.work
@@ -57,8 +68,43 @@ def test_contexts_are_told_in_a_table_a_chart_and_numbers(found):
     assert [label.get_text() for label in axes.get_xticklabels()] == ["128", "1024"]
     assert of_long["energy_per_unit_j"].sum() == pytest.approx(each_j)
     assert content(found)["contexts"][1]["energy_per_unit_j"] == each_j
-    assert "Over the length of the context" in text(found)
-    assert page(found).count("<svg") == 2 * len(found.phases) + 1
+    assert "over the length of the context" in text(found)
+    assert page(found).count("<svg") == 2 * len(found.phases) + 2
+
+
+def test_an_answer_takes_its_prompt_and_its_tokens_after_ever_longer_contexts(found):
+    """16 tokens after 512 of prompt, and 1040 of which the last 16 come after 1024."""
+    short, long = answers(found)
+    token_j = {name: phase.energy_j / phase.profile.work for name, phase in _decodes(found).items()}
+    prefill = found.phase("prefill")
+    rising_j = (1040 - 520 - 8) * (token_j["512"] + token_j["1024"]) / 2 + 8 * token_j["1024"]
+
+    assert (short.tokens, long.tokens) == (16, 528)
+    assert short.prompt_j == pytest.approx(512 * prefill.energy_j / prefill.profile.work)
+    assert short.energy_j - short.prompt_j == pytest.approx(16 * token_j["512"], rel=2e-3)
+    assert long.energy_j - long.prompt_j == pytest.approx(8 * token_j["512"] + rising_j, rel=2e-3)
+    assert long.parts["KV cache"][0] > 33 * (short.parts["KV cache"][0])
+
+
+def _decodes(found):
+    return {"512": found.phase("decode"), "1024": found.contexts[1024]}
+
+
+def test_answers_are_told_in_a_table_a_chart_and_numbers(found):
+    longer = answers(found)
+    heads, rows = plain_cells(answer_table(longer))
+    labels = answer_figure(longer).axes[0].get_xticklabels()
+
+    assert heads[1:] == ["16", "528"]
+    assert [row[0] for row in rows[-2:]] == [WHOLE, "of it the prompt"]
+    assert float(rows[-2][2]) > float(rows[-2][1]) > float(rows[-1][1])
+    assert [label.get_text() for label in labels] == ["16", "528"]
+    assert content(found)["answers"][1]["energy_j"] == longer[1].energy_j
+    assert "an answer in all" in text(found)
+
+
+def test_no_answer_is_told_where_no_context_was_asked_for(found):
+    assert answers(replace(found, variants=())) == ()
 
 
 def test_what_is_noted_of_a_context_alone_names_it(found, monkeypatch):
@@ -71,7 +117,7 @@ def test_what_is_noted_of_a_context_alone_names_it(found, monkeypatch):
     monkeypatch.setattr(Session, "_attribute", attributed)
     llama = Configuration.of("llama", LlamaSettings())
 
-    notes = Session.attribute(object.__new__(Session), llama, contexts=(128,)).notes
+    notes = Session.attribute(object.__new__(Session), llama, variants=variants_of((128,))).notes
 
     of_context = "With 128 tokens in the cache: 2 of 128 kernels."
     assert notes == ("Of all.", "2 of 512 kernels.", of_context)

@@ -1,6 +1,7 @@
 """An attribution as plots, as one HTML page, as files, and as a run in MLflow."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -11,11 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from joulelab.analysis.attributed import table
+from joulelab.analysis.attributed.generation import Answer, answers
 from joulelab.analysis.page import render
 from joulelab.analysis.quantities import brief, si_scale
 from joulelab.analysis.style import CAPPED, GRID, INK, MUTED, in_style, note, themed_svg, tidy
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Attribution, Phase
 from joulelab.attribution.components import COMPONENTS, component_of, layer_of
+from joulelab.attribution.variants import Variant
 from joulelab.tracing.program import LINKS_AWAKE
 from joulelab.tracking.durable import write_whole
 
@@ -30,7 +33,9 @@ def page(found: Attribution) -> str:
         found=found,
         has_supposed=any(share.is_supposed for one in found.phases for share in one.by_kernel),
         words=table,
-        draw={"icicle": icicle_figure, "depth": depth_figure, "context": context_figure},
+        draw={"icicle": icicle_figure, "depth": depth_figure, "beside": beside_figure}
+        | {"answers": answer_figure},
+        answers=answers(found),
         svg=themed_svg,
         origin=f"{found.program} {knobs}; {found.device.name} ({found.device.uuid}), host "
         f"{made.hostname}; joulelab {made.joulelab_version}, commit {made.git_sha or 'unknown'}, "
@@ -91,10 +96,20 @@ def _metrics(found: Attribution) -> dict[str, float]:
         for share in phase.by_component:
             part = share.name.replace(" ", "_")
             metrics[f"{name}.{part}.energy_per_unit_j"] = share.energy_j / work
-    for tokens, phase in found.contexts.items():
-        each_j = phase.energy_j / phase.profile.work
-        metrics[f"{phase.phase}.context_{tokens}.energy_per_unit_j"] = each_j
+    for variant, phases in found.variants:
+        for phase in phases:
+            metrics[f"{phase.phase}.{_metric(variant)}.energy_per_unit_j"] = (
+                phase.energy_j / phase.profile.work
+            )
     return metrics
+
+
+def _metric(variant: Variant) -> str:
+    """Name a variant with what names of metrics may hold."""
+    if variant.context_tokens is not None:
+        return f"context_{variant.context_tokens}"
+    named = "_".join(f"{name}_{value}" for name, value in variant.knobs.items())
+    return re.sub(r"[^\w./-]", "-", named)
 
 
 _SMALLEST = 0.004  # parts below this share of the whole are drawn without a name of their own
@@ -217,19 +232,24 @@ def depth_figure(phase: Phase) -> Figure:
 
 
 @in_style
-def context_figure(contexts: Mapping[int, Phase]) -> Figure:
-    """Draw the energy of a generated token after contexts of several lengths, by component."""
-    bars = {
-        tokens: {
-            share.name: max(share.energy_j, 0.0) / phase.profile.work
-            for share in phase.by_component
-        }
-        for tokens, phase in contexts.items()
-    }
-    phase = next(iter(contexts.values()))
-    title = f"Energy of {phase.phase} over the length of the context"
-    figure, axes = _stacked(list(bars.values()), title, phase.unit, "tokens of context")
-    axes.set_xticks(range(len(bars)), [f"{tokens}" for tokens in bars])
+def beside_figure(phases: Mapping[str, Phase], title: str) -> Figure:
+    """Draw phases that are named beside each other, by component."""
+    bars = [
+        {share.name: max(share.energy_j, 0.0) / phase.profile.work for share in phase.by_component}
+        for phase in phases.values()
+    ]
+    unit = next(iter(phases.values())).unit
+    figure, axes = _stacked(bars, f"Energy of {title}", unit, "")
+    axes.set_xticks(range(len(bars)), list(phases))
+    return figure
+
+
+@in_style
+def answer_figure(longer: Sequence[Answer]) -> Figure:
+    """Draw answers of several lengths, by component."""
+    bars = [{name: max(joules, 0.0) for name, (joules, _) in each.parts.items()} for each in longer]
+    figure, axes = _stacked(bars, f"Energy of {table.ANSWERS}", "answer", "")
+    axes.set_xticks(range(len(bars)), [f"{each.tokens}" for each in longer])
     return figure
 
 

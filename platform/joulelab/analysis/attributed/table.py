@@ -7,6 +7,7 @@ from io import StringIO
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from joulelab.analysis.attributed.generation import Answer, answers
 from joulelab.analysis.quantities import brief, counted, decimals_for, si_scale
 from joulelab.analysis.table import Frame, numbers, plus_minus, quiet_table, words
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Attribution, Phase, Share
@@ -92,9 +93,12 @@ def lines(
         if kernels:
             yield share_table(phase, phase.by_kernel[:MAX_KERNELS], "kernel")
         yield closure_words(phase) + "\n"
-    if found.contexts:
-        yield "Over the length of the context, in tokens:"
-        yield context_table(found.contexts)
+    for title, phases in beside(found).items():
+        yield f"{title}:"
+        yield beside_table(phases)
+    if longer := answers(found):
+        yield f"{ANSWERS}:"
+        yield answer_table(longer)
     yield from notes(found)
     yield method_words(found)
     yield from (metering_words(phase, cost) for phase, cost in found.metering.items())
@@ -131,25 +135,56 @@ def share_table(
     return table
 
 
-def context_table(contexts: Mapping[int, Phase]) -> Table:
-    """Return the energy of each component after contexts of several lengths, per unit of work."""
-    wholes_j = [phase.energy_j / phase.profile.work for phase in contexts.values()]
+def beside(found: Attribution) -> Mapping[str, Mapping[str, Phase]]:
+    """Return phases that stand beside each other, under a title: of contexts, of settings."""
+    contexts = {str(tokens): phase for tokens, phase in found.contexts.items()}
+    over = {"decode over the length of the context, in tokens": contexts}
+    over |= {f"{each.phase} over settings": found.varied(each.phase) for each in found.phases}
+    return {title: phases for title, phases in over.items() if phases}
+
+
+def beside_table(phases: Mapping[str, Phase]) -> Table:
+    """Return the energy of each component of phases that are named, per unit of work."""
+    wholes_j = [phase.energy_j / phase.profile.work for phase in phases.values()]
     scale, prefix = si_scale(wholes_j)
     decimals = decimals_for(scale * min(wholes_j), digits=4)
-    unit = next(iter(contexts.values())).unit
-    shares = [{share.name: share for share in each.by_component} for each in contexts.values()]
-    names = list(dict.fromkeys(name for one in shares for name in one))
-    last = [name for name in (GAPS, UNEXPLAINED) if name in names]
-    table = quiet_table(*words(f"{prefix}J/{unit}"), *numbers(*map(str, contexts)))
-    for name in (*(name for name in names if name not in last), *last):
-        pairs = zip(contexts.values(), (one.get(name) for one in shares), strict=True)
+    unit = next(iter(phases.values())).unit
+    shares = [{share.name: share for share in each.by_component} for each in phases.values()]
+    table = quiet_table(*words(f"{prefix}J/{unit}"), *numbers(*phases))
+    for name in _last_ones_last(name for one in shares for name in one):
+        pairs = zip(phases.values(), (one.get(name) for one in shares), strict=True)
         table.add_row(
             name, *(_energy(phase, own, scale, decimals) if own else "" for phase, own in pairs)
         )
     table.add_row(
         WHOLE,
-        *(_energy(phase, share_of_all(phase), scale, decimals) for phase in contexts.values()),
+        *(_energy(phase, share_of_all(phase), scale, decimals) for phase in phases.values()),
     )
+    return table
+
+
+def _last_ones_last(names: Iterable[str]) -> Sequence[str]:
+    """Return names without doubles; gaps and what is not explained at the end."""
+    found = list(dict.fromkeys(names))
+    last = [name for name in (GAPS, UNEXPLAINED) if name in found]
+    return [*(name for name in found if name not in last), *last]
+
+
+ANSWERS = "an answer in all, by how many tokens it has"
+
+
+def answer_table(longer: Sequence[Answer]) -> Table:
+    """Return the energy of each component of answers, in joules."""
+    scale, prefix = si_scale([each.energy_j for each in longer])
+    decimals = decimals_for(scale * longer[0].energy_j, digits=4)
+    table = quiet_table(
+        *words(f"{prefix}J/answer"), *numbers(*(f"{each.tokens}" for each in longer))
+    )
+    for name in _last_ones_last(longer[0].parts):
+        pairs = (each.parts[name] for each in longer)
+        table.add_row(name, *(plus_minus(scale * j, scale * u_j, decimals) for j, u_j in pairs))
+    table.add_row(WHOLE, *(f"{scale * each.energy_j:.{decimals}f}" for each in longer))
+    table.add_row("of it the prompt", *(f"{scale * each.prompt_j:.{decimals}f}" for each in longer))
     return table
 
 
@@ -195,12 +230,15 @@ ALL_GPUS = "all"  # in the place of a UUID where a number is of all boards
 
 def frame(found: Attribution) -> Frame:
     """Return all parts as numbers in SI units, per unit of work."""
-    phases = [("", phase) for phase in found.phases]
-    phases += [(str(tokens), phase) for tokens, phase in found.contexts.items()]
+    phases = [("", "", phase) for phase in found.phases]
+    for variant, others in found.variants:
+        tokens = variant.context_tokens
+        named = ("", str(variant)) if tokens is None else (str(tokens), "")
+        phases += [(*named, phase) for phase in others]
     return Frame.of(
         [
-            {"context_tokens": tokens, "gpu": gpu, **row}
-            for tokens, phase in phases
+            {"context_tokens": tokens, "settings": settings, "gpu": gpu, **row}
+            for tokens, settings, phase in phases
             for gpu, one in _apart(found, phase)
             for row in _rows(one)
         ]
@@ -271,6 +309,16 @@ def content(found: Attribution) -> Mapping[str, object]:
         "contexts": [
             {"context_tokens": tokens, "phase": phase.phase, **_whole(phase)}
             for tokens, phase in found.contexts.items()
+        ],
+        "variants": [
+            {"knobs": dict(variant.knobs), "phase": phase.phase, **_whole(phase)}
+            for variant, phases in found.variants
+            for phase in phases
+            if variant.context_tokens is None
+        ],
+        "answers": [
+            {"tokens": each.tokens, "energy_j": each.energy_j, "prompt_j": each.prompt_j}
+            for each in answers(found)
         ],
         "metering": {phase: _cost(cost) for phase, cost in found.metering.items()},
         "driver_version": found.device.driver_version,
