@@ -52,12 +52,15 @@ def test_the_script_attributes_two_gpus_that_share_a_program_after_two_contexts(
     script = runpy.run_path(str(SCRIPT))
     llama = LlamaSettings(model="tiny", new_tokens=2, tensor_parallel=2)
     pair = replace(lab, gpu="h100_sxm", num_gpus=2, gpus_per_trial=2, tracking_uri="none")
-    asked = script["AttributeEnergy"](workload=llama, lab=pair, method="classes", contexts=(16, 64))
+    asked = script["AttributeEnergy"](
+        workload=llama, lab=pair, method="classes", contexts=(16, 64), vary=(("batch=1,2",),)
+    )
 
     assert script["main"](asked) == 0
     found = json.loads((tmp_path / "it" / "attribution.json").read_text())
     assert [len(phase["boards"]) for phase in found["phases"]] == [2, 2]
     assert [one["context_tokens"] for one in found["contexts"]] == [16, 64]
+    assert [one["knobs"] for one in found["variants"]] == [{"batch": 2}] * 2
 
 
 def test_what_an_actor_refuses_is_the_error_itself_and_its_gpu_is_free_again(lab):

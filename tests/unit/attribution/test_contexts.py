@@ -100,7 +100,7 @@ def test_answers_are_told_in_a_table_a_chart_and_numbers(found):
     assert float(rows[-2][2]) > float(rows[-2][1]) > float(rows[-1][1])
     assert [label.get_text() for label in labels] == ["16", "528"]
     assert content(found)["answers"][1]["energy_j"] == longer[1].energy_j
-    assert "an answer in all" in text(found)
+    assert "An answer in all" in text(found)
 
 
 def test_no_answer_is_told_where_no_context_was_asked_for(found):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from planted_attributions import attribute
 
-from joulelab.analysis.attributed.page import beside_figure, page
+from joulelab.analysis.attributed.page import beside_figure, metrics_of, page
 from joulelab.analysis.attributed.table import beside, beside_table, content, frame, text
 from joulelab.analysis.table import plain_cells
 from joulelab.attribution.variants import Variant, variants_of
@@ -40,21 +40,29 @@ def test_settings_that_the_program_has_are_attributed_once(found):
 
 def test_settings_are_told_in_tables_charts_and_numbers(found):
     over = beside(found)
-    heads, rows = plain_cells(beside_table(over["decode over settings"]))
-    labels = beside_figure(over["decode over settings"], "decode").axes[0].get_xticklabels()
+    heads, rows = plain_cells(beside_table(over["Decode over settings"]))
+    labels = beside_figure(over["Decode over settings"], "decode").axes[0].get_xticklabels()
     parts = frame(found).to_pandas()
     own = parts[(parts["settings"] == "batch=16") & (parts["level"] == "component")]
     varied = found.varied("decode")["batch=16"]
     each_j = varied.energy_j / varied.profile.work
 
-    assert list(over) == ["prefill over settings", "decode over settings"]
+    assert list(over) == ["Prefill over settings", "Decode over settings"]
     assert heads[1:] == ["batch=1", "batch=16"] == [label.get_text() for label in labels]
     assert len(rows) > 5
     assert own[own["phase"] == "decode"]["energy_per_unit_j"].sum() == pytest.approx(each_j)
     assert content(found)["variants"][1]["energy_per_unit_j"] == each_j
     assert content(found)["variants"][1]["knobs"] == {"batch": 16}
-    assert "decode over settings" in text(found)
+    assert "Decode over settings" in text(found)
     assert page(found).count("<svg") == 3 * len(found.phases)
+
+
+def test_what_variants_take_are_metrics_of_the_run(found):
+    varied = found.varied("decode")["batch=16"]
+
+    each_j = metrics_of(found)["decode.batch_16.energy_per_unit_j"]
+
+    assert each_j == varied.energy_j / varied.profile.work
 
 
 def test_parts_that_contradict_the_meter_in_a_variant_are_no_agreement(found):

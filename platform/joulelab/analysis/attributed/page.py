@@ -71,7 +71,7 @@ def deliver(found: Attribution, uri: str, file: Path) -> None:
         started_at=made.started_at,
         duration_s=found.seconds,
         params={"workload": found.program, "method": found.method, **found.knobs},
-        metrics=_metrics(found),
+        metrics=metrics_of(found),
         tags={
             "gpu": found.device.name,
             "gpu_uuid": found.device.uuid,
@@ -84,7 +84,8 @@ def deliver(found: Attribution, uri: str, file: Path) -> None:
     log_run(usable_uri(uri), ended)
 
 
-def _metrics(found: Attribution) -> dict[str, float]:
+def metrics_of(found: Attribution) -> dict[str, float]:
+    """Return energies and closures of an attribution under names that MLflow takes."""
     metrics = {"static_w": found.static_w}
     for phase in found.phases:
         name, work = phase.phase, phase.profile.work
@@ -239,7 +240,7 @@ def beside_figure(phases: Mapping[str, Phase], title: str) -> Figure:
         for phase in phases.values()
     ]
     unit = next(iter(phases.values())).unit
-    figure, axes = _stacked(bars, f"Energy of {title}", unit, "")
+    figure, axes = _stacked(bars, title, unit, "")
     axes.set_xticks(range(len(bars)), list(phases))
     return figure
 
@@ -248,7 +249,7 @@ def beside_figure(phases: Mapping[str, Phase], title: str) -> Figure:
 def answer_figure(longer: Sequence[Answer]) -> Figure:
     """Draw answers of several lengths, by component."""
     bars = [{name: max(joules, 0.0) for name, (joules, _) in each.parts.items()} for each in longer]
-    figure, axes = _stacked(bars, f"Energy of {table.ANSWERS}", "answer", "")
+    figure, axes = _stacked(bars, table.ANSWERS, "answer", "")
     axes.set_xticks(range(len(bars)), [f"{each.tokens}" for each in longer])
     return figure
 

@@ -138,8 +138,11 @@ def share_table(
 def beside(found: Attribution) -> Mapping[str, Mapping[str, Phase]]:
     """Return phases that stand beside each other, under a title: of contexts, of settings."""
     contexts = {str(tokens): phase for tokens, phase in found.contexts.items()}
-    over = {"decode over the length of the context, in tokens": contexts}
-    over |= {f"{each.phase} over settings": found.varied(each.phase) for each in found.phases}
+    over: dict[str, Mapping[str, Phase]] = {
+        "Decode over the length of the context, in tokens": contexts
+    }
+    names = [each.phase for each in found.phases]
+    over |= {f"{name.capitalize()} over settings": found.varied(name) for name in names}
     return {title: phases for title, phases in over.items() if phases}
 
 
@@ -170,7 +173,7 @@ def _last_ones_last(names: Iterable[str]) -> Sequence[str]:
     return [*(name for name in found if name not in last), *last]
 
 
-ANSWERS = "an answer in all, by how many tokens it has"
+ANSWERS = "An answer in all, by how many tokens it has"
 
 
 def answer_table(longer: Sequence[Answer]) -> Table:
