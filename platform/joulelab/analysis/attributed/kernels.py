@@ -95,15 +95,16 @@ def kernel_table(kernels: Sequence[KernelSummary]) -> Table:
     """Return a table of the distinct kernels that take most time."""
     has_inputs = any(one.operator.inputs for one in kernels)
     table = quiet_table(
-        *words("kernel", "operator", *["inputs"] * has_inputs),
+        *words("kernel", "operator"),
         *numbers("launches", "time", "share", "mean", "grid", "GPU:stream"),
+        *words(*["inputs"] * has_inputs),  # long: last, where a page is scrolled to
     )
     whole_s = sum(one.total_s for one in kernels)
     for one in kernels[:MAX_KERNELS]:
         grid = "x".join(map(str, one.signature.grid))
         stream = f"{one.signature.device}:{one.signature.stream}"
         given = [one.operator.inputs] * has_inputs
-        table.add_row(_name(one), one.operator.name, *given, *_spent(one, whole_s), grid, stream)
+        table.add_row(_name(one), one.operator.name, *_spent(one, whole_s), grid, stream, *given)
     return table
 
 
