@@ -27,7 +27,7 @@ from joulelab.sampling.boards import BoardInstruments, Boards, group_identity
 from joulelab.sampling.cuda_device import computing_on
 from joulelab.sampling.host import FINDINGS, WorkloadHost, finding_of
 from joulelab.sampling.readiness import Following, WarmUp, is_final, warm_up, why_again
-from joulelab.sampling.spells import MeteringCost, metering_cost
+from joulelab.sampling.spells import LONGEST_S, MeteringCost, metering_cost
 from joulelab.sampling.window_loop import TimeSpan, WindowLoop
 from joulelab.workloads.base import Workload
 
@@ -142,8 +142,10 @@ class Bench:
         finally:
             self._procedure = usual
 
-    def metering_cost(self, configuration: Configuration, phase: str) -> MeteringCost:
-        """Return what metering costs the pace of a phase, in a few seconds.
+    def metering_cost(
+        self, configuration: Configuration, phase: str, longest_s: float = LONGEST_S
+    ) -> MeteringCost:
+        """Return what metering costs the pace of a phase, in ``longest_s`` and a pair at most.
 
         Raises:
             JouleLabError: If the program fails, or the point cannot be put in force.
@@ -151,7 +153,7 @@ class Bench:
         with self._computing(), applied(self._control, self._in_force(configuration.point)):
             self.prepared(configuration)
             metered = partial(self._boards.looked_at, self._procedure)
-            return metering_cost(self._clock, partial(self._host.run, phase), metered)
+            return metering_cost(self._clock, partial(self._host.run, phase), metered, longest_s)
 
     def _measure(self, trial: Trial, done: Set[str]) -> tuple[Record, ...]:
         """Measure the phases of a trial but ``done``; some are known once it is prepared."""

@@ -45,20 +45,25 @@ def test_a_scatter_that_hides_it_is_said_and_no_number():
     assert not cost.is_known
 
 
-@pytest.mark.parametrize(("scatter", "is_known"), [(0.06, True), (0.5, False)])
-def test_spells_go_on_where_the_pace_scatters_until_they_tell_or_take_too_long(scatter, is_known):
+@pytest.mark.parametrize(
+    ("scatter", "longest_s", "is_known"),
+    [(0.06, LONGEST_S, True), (0.5, LONGEST_S, False), (0.1, 120.0, True)],
+)
+def test_spells_go_on_where_the_pace_scatters_until_they_tell_or_take_too_long(
+    scatter, longest_s, is_known
+):
     loop, random = Loop(0.01, drift=0.0), Random(0)
 
     def run():
         loop.clock.sleep_s(0.2 * random.gauss(0.0, scatter) ** 2)
         return loop.run()
 
-    cost = metering_cost(loop.clock, run, loop.metered)
+    cost = metering_cost(loop.clock, run, loop.metered, longest_s)
 
     assert cost.is_known == is_known
     assert len(cost.pairs) > NUM_PAIRS
-    assert (loop.clock.now_s() >= LONGEST_S) != is_known
-    assert loop.clock.now_s() < LONGEST_S + 10 * SPELL_S
+    assert (loop.clock.now_s() >= longest_s) != is_known
+    assert loop.clock.now_s() < longest_s + 10 * SPELL_S
 
 
 def test_a_program_of_long_units_is_compared_often_enough_to_tell_its_scatter():
