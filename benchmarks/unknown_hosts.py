@@ -59,7 +59,7 @@ class Error:
 def errors() -> Iterator[Error]:
     """Yield the error of every phase that one GPU ran; the first run on each board counts."""
     seen = set()
-    for device, found in (*_attributions(), *_references()):
+    for device, found in (*_attributions(), *references(_QUICK)):
         knobs = json.dumps({"program": found["program"], **found["knobs"]}, sort_keys=True)
         if (found["uuid"], knobs) not in seen:
             seen.add((found["uuid"], knobs))
@@ -74,20 +74,20 @@ def _attributions() -> Iterator[tuple[str, Found]]:
                 yield device, found
 
 
-def _references() -> Iterator[tuple[str, Found]]:
+def references(path: Path) -> Iterator[tuple[str, Found]]:
     """Yield programs as attributions have them, of references from rest where there is one."""
     cases = {case.name: case.configuration for case in (Case.of(*each) for each in CASES)}
-    rows = [row for row in read_rows([_QUICK]) if row.asked != "quick"]
+    rows = [row for row in read_rows([path]) if row.asked != "quick"]
     for name, own in grouped_by(rows, lambda row: row.case).items():
-        manner = max(row.asked for row in own)
+        by_manner = grouped_by(own, lambda row: row.asked)
         phases = [
             {
                 "phase": row.phase,
                 "time_per_unit_s": row.numbers.time_s,
                 "energy_per_unit_j": row.numbers.energy_j,
             }
-            for row in own
-            if row.asked == manner and row.numbers
+            for row in by_manner.get("reference") or by_manner["going on"]
+            if row.numbers
         ]
         asked = cases[name]
         program = {"program": asked.workload, "knobs": dict(asked.knobs), "phases": phases}
