@@ -17,9 +17,10 @@ import itertools
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import TypeVar
 
 import numpy as np
 import tyro
@@ -28,16 +29,20 @@ from rich.console import Console
 from rich.table import Table
 from typing_extensions import override
 
+from joulelab.core.device import DeviceState
 from joulelab.core.point import OperatingPoint, Receipt
+from joulelab.core.trace import PowerTrace
+from joulelab.devices.base import ActivityProbe
 from joulelab.devices.control import OwnControl
 from joulelab.devices.simulated import DriverStore, SimulatedDevice
 from joulelab.devices.simulated.board import Board
+from joulelab.devices.simulated.store import DriverState
 from joulelab.governor import STRATEGIES
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import LOADS, SimulatedLoad, stages_of
-from joulelab.governor.observing import Observer
 from joulelab.governor.strategy import Rules
-from joulelab.sampling.background import Background
+
+T = TypeVar("T")
 
 STRATEGY_NAMES = ("model", "bandit", "race-to-idle")
 LIMIT = 0.05
@@ -71,8 +76,8 @@ class Played:
         minutes: Executions of each phase by the end of each minute.
         clocks_mhz: SM clock every 10 ms under the model; empty under others.
         asked_s: When a clock was asked for or released.
-        cpu_share: Share of a core that the governor took, the simulated GPU's part included; under
-            the driver alone what looking as often takes, which is that part.
+        cpu_share: Share of a core that the governor took, the simulated GPU's part included.
+        device_share: What of that was within calls of the simulated GPU.
     """
 
     energy_j: float
@@ -82,6 +87,7 @@ class Played:
     clocks_mhz: list[tuple[float, int]] = field(default_factory=list)
     asked_s: list[float] = field(default_factory=list)
     cpu_share: float = 0.0
+    device_share: float = 0.0
 
     @property
     def units_s(self) -> dict[str, float]:
@@ -121,35 +127,52 @@ class Played:
         return found
 
 
+class Metered(SimulatedDevice):
+    """Counts the CPU time that a governor's looks at it and changes of its clock take."""
+
+    def __init__(self, driver: DriverState) -> None:
+        super().__init__(driver)
+        self.cpu_s = 0.0
+
+    def timed(self, call: Callable[[], T]) -> T:
+        """Return what a call does."""
+        cpu_s = time.thread_time()
+        answer = call()
+        self.cpu_s += time.thread_time() - cpu_s
+        return answer
+
+    @override
+    def read_brief_state(self) -> DeviceState:
+        return self.timed(super().read_brief_state)
+
+    @override
+    def read_power_samples(self) -> PowerTrace:
+        return self.timed(super().read_power_samples)
+
+    @override
+    def activity(self) -> ActivityProbe:
+        probe = super().activity()
+        read = probe.read
+        probe.read = lambda: self.timed(read)  # type: ignore[method-assign]
+        return probe
+
+
 class Noting(OwnControl):
     """Notes when a clock is asked for, or released."""
 
-    def __init__(self, device: SimulatedDevice) -> None:
+    def __init__(self, device: Metered) -> None:
         super().__init__(device)
-        self._now_s, self.asked_s = device.clock.now_s, list[float]()
+        self._metered, self._now_s, self.asked_s = device, device.clock.now_s, list[float]()
 
     @override
     def apply(self, point: OperatingPoint) -> Receipt:
         self.asked_s.append(self._now_s())
-        return super().apply(point)
+        return self._metered.timed(lambda: super(Noting, self).apply(point))
 
     @override
     def reset(self) -> None:
         self.asked_s.append(self._now_s())
-        super().reset()
-
-
-class Looker(Background):
-    """Looks as often as a governor, and does nothing else."""
-
-    def __init__(self, device: SimulatedDevice) -> None:
-        super().__init__(device, "Looking stopped")
-        self._observer = Observer(device)
-        self._ticker = self._clock.every(Rules().period_s, self._beat)
-
-    @override
-    def _act(self, now_s: float) -> None:
-        self._observer.read()
+        self._metered.timed(super().reset)
 
 
 def _work_s(work: dict[str, float], usual: Played) -> float:
@@ -162,19 +185,17 @@ def play(
 ) -> Played:
     """Play a load on a fresh board, under a strategy or the driver alone."""
     driver = DriverStore(store).create(gpu, board)
-    device = SimulatedDevice(driver)
+    device = Metered(driver)
     played = SimulatedLoad(
         device, stages_of(load), seed=settings.seed, board=Board.of(driver.seed, driver.spec)
     )
     control = Noting(device)
-    looking: Background
-    if strategy is None:
-        looking = Looker(device)
-    else:
+    governor = None
+    if strategy is not None:
         rules = Rules(off_share=0.0, max_slowdown=LIMIT, cpu_budget=1.0)
         chosen = STRATEGIES[strategy](rules)
         chosen.watch(played)
-        looking = Governor(device, control, chosen, rules).start()
+        governor = Governor(device, control, chosen, rules).start()
     minutes: list[dict[str, float]] = []
     clocks_mhz: list[tuple[float, int]] = []
     device.clock.every(60.0, lambda: minutes.append(dict(played.work)))
@@ -193,9 +214,11 @@ def play(
         clocks_mhz=clocks_mhz,
         asked_s=control.asked_s,
     )
-    looking.stop()
-    looking.raise_if_failed()
-    found.cpu_share = looking.cpu_s / found.duration_s
+    if governor is not None:
+        governor.stop()
+        governor.raise_if_failed()
+        found.cpu_share = governor.cpu_s / found.duration_s
+        found.device_share = device.cpu_s / found.duration_s
     return found
 
 
@@ -242,7 +265,7 @@ def row_of(settings: Settings, store: str, gpu: str, board: int, load: str) -> R
         savings=savings,
         slowdowns={name: made[name].slowdowns(usual) for name in STRATEGY_NAMES},
         cpu_share=model.cpu_share,
-        own_cpu_share=model.cpu_share - usual.cpu_share,
+        own_cpu_share=model.cpu_share - model.device_share,
         reactions_s=model.reactions_s(),
     )
 
@@ -309,13 +332,14 @@ def figures(settings: Settings | None = None) -> list[Figure]:
             "share of a core, a simulated GPU's part included",
             max(row.cpu_share for row in found),
             1,
-            "looks ten times a second; a real driver's calls come on top",
+            "looks ten times a second, by the load that takes most; a real driver's calls take "
+            "what they take",
         ),
         share_figure(
-            "of that what is not looking at a simulated GPU",
+            "the same without what is within calls of the simulated GPU",
             max(row.own_cpu_share for row in found),
             1,
-            "recognising, choosing and setting, by the load that takes most",
+            "recognising and choosing, by the load that takes most",
         ),
         share_figure("worse than the driver's own clock on steady loads", max(losses), 0.5, how),
     ]

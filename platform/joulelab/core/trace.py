@@ -31,7 +31,7 @@ class PowerTrace:
             )
         if not (np.isfinite(self.t_s).all() and np.isfinite(self.power_w).all()):
             raise ConfigError("t_s and power_w must be finite.")
-        if (np.diff(self.t_s) <= 0).any():
+        if (self.t_s[1:] <= self.t_s[:-1]).any():
             raise ConfigError("t_s must be strictly increasing.")
 
     def __len__(self) -> int:

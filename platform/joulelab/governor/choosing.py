@@ -99,7 +99,10 @@ SHORT_S = 2.0
 from begin to end."""
 _WAKING_SHARE = 0.35
 """Share of the slowdown limit that may be lost by the ends of one phase."""
-_RENEW_S = 1.0
+_RENEW_S, _RENEW_SHARE, _RENEW_LATEST_S = 1.0, 0.05, 5.0
+"""Curves are drawn anew after a twentieth of the time that a phase was seen, within these two."""
+_CHOICE_SHARE, _CHOICE_S = 0.25, 0.5
+"""A choice stands for a quarter of the time that the phase has gone on, but no longer than that."""
 _OPEN = 0.005
 """What counters leave open of a phase's time, so that it is not known to break the limit."""
 _STAY_S = 10.0
@@ -121,6 +124,7 @@ class Chooser:
         limit_s = rules.latency_limit_s
         self.latencies = None if limit_s is None else Latencies(limit_s)
         self._curves: dict[int, tuple[float, int, Curves | None]] = {}
+        self._stands: tuple[Curves | None, float] = None, 0.0
         self.chosen: dict[int, OperatingPoint] = {}
         """What was chosen last for each phase, by its number."""
         self._renewing_s: float | None = None
@@ -132,6 +136,7 @@ class Chooser:
         """Return the point for ``phase``: the driver's own while anything is unsure."""
         if phase is not self._last:
             self._last, self._begun_s, self._renewing_s = phase, now_s, None
+            self._stands = None, 0.0
         point = self._choose(phase, phases, now_s)
         self.chosen[phase.number] = point
         return point
@@ -156,25 +161,37 @@ class Chooser:
         return 1.0 / float(curves.time_at(np.array([sm_clock_mhz]))[0])
 
     def _choose(self, phase: Phase, phases: list[Phase], now_s: float) -> OperatingPoint:
-        curves = self._expected(phase, now_s)
-        if curves is None or self._is_stale(phase, phases, now_s):
+        curves, is_stale = self._expected(phase, now_s), self._is_stale(phase, phases, now_s)
+        account, limit = self._account, self._limit(now_s)
+        if curves is None or is_stale or (account.is_long_enough and account.slowdown > limit):
+            self._stands = None, 0.0
             return DEFAULT
-        if self._account.is_long_enough and self._account.slowdown > self._limit(now_s):
-            return DEFAULT
+        if self._stands[0] is curves and now_s < self._stands[1]:
+            return self.chosen[phase.number]
+        self._stands = curves, now_s + min(_CHOICE_SHARE * (now_s - self._begun_s), _CHOICE_S)
+        return self._asked(phase, phases, curves, limit, now_s)
+
+    def _asked(
+        self, phase: Phase, phases: list[Phase], curves: Curves, limit: float, now_s: float
+    ) -> OperatingPoint:
+        """Return what the strategy chooses, within the slowdown limit."""
         known = {each.number: self._kept(each) for each in phases}
         wake_s = self.transitions.wake_s(phase, curves, known)
         before = self.chosen.get(phase.number, DEFAULT)
+        allowed = self._allowed(phase, curves, limit, now_s)
+        allowed &= _share(phase, phases) * wake_s <= _WAKING_SHARE * limit
+        allowed[0] = True
         situation = Situation(
             now_s=now_s,
             phase=phase,
             curves=curves,
-            allowed=self._allowed(phase, _share(phase, phases), curves, wake_s, now_s=now_s),
+            allowed=allowed,
             price_w=self._price_w(float(curves.power_w[0])),
             wake_s=wake_s,
             before=curves.places.get(before, 0),
         )
         position = self._strategy.choose(situation)
-        point = curves.points[position if situation.allowed[position] else 0]
+        point = curves.points[position if allowed[position] else 0]
         is_held = self._strategy.sets_held and point == DEFAULT and len(phases) > 1
         return self._outlook.held(phase) if is_held else point
 
@@ -186,22 +203,18 @@ class Chooser:
         return min(limit, self.latencies.room(now_s, self._account.slowdown))
 
     def _allowed(
-        self, phase: Phase, share: float, curves: Curves, wake_s: Array, *, now_s: float
+        self, phase: Phase, curves: Curves, limit: float, now_s: float
     ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Return at which points the limit is kept, with what is lost beside the phase.
+        """Return at which points the limit is kept, but for what is lost as the phase ends.
 
         The phase is expected to keep it, and all of the load does so with 95 % probability: at that
-        point throughout, or for now, by what the last minute has spared. The phase has that share
-        of the time.
+        point throughout, or for now, by what the last minute has spared.
         """
-        limit, (of_work, beside) = self._limit(now_s), self._account.beside(phase.number)
+        of_work, beside = self._account.beside(phase.number)
         throughout = of_work * (curves.time_upper - 1.0) <= limit - beside
         doubt = of_work * (curves.time_upper - curves.time)
         for_now = self._slowdown(phase, now_s) + doubt <= limit
-        allowed = (curves.time <= 1.0 + limit + _OPEN) & (throughout | for_now)
-        allowed &= share * wake_s <= _WAKING_SHARE * limit
-        allowed[0] = True
-        return np.asarray(allowed)
+        return np.asarray((curves.time <= 1.0 + limit + _OPEN) & (throughout | for_now))
 
     def _slowdown(self, phase: Phase, now_s: float) -> float:
         """Return the last minute's slowdown as it was a moment ago, so that clocks stay a while."""
@@ -217,10 +230,10 @@ class Chooser:
 
     def _expected(self, phase: Phase, now_s: float) -> Curves | None:
         """Return the curves of a phase, which are drawn anew once there is more to go by."""
-        kept = self._curves.get(phase.number)
-        num_points = sum(tally.speed.weight >= 2 for tally in phase.tallies.values())
-        if kept is None or kept[1] != num_points or now_s - kept[0] > _RENEW_S:
-            kept = now_s, num_points, self._outlook.curves(phase)
+        kept, lasts_s = self._curves.get(phase.number), _RENEW_SHARE * phase.duration_s
+        lasts_s = min(max(lasts_s, _RENEW_S), _RENEW_LATEST_S)
+        if kept is None or kept[1] != phase.num_known or now_s - kept[0] > lasts_s:
+            kept = now_s, phase.num_known, self._outlook.curves(phase)
             self._curves[phase.number] = kept
         return kept[2]
 
@@ -229,7 +242,10 @@ class Chooser:
         reference = phase.reference
         if reference is None:
             return True
-        age_s, is_short = now_s - reference.last_s, self.transitions.are_short(phase)
+        age_s = now_s - reference.last_s
+        if self._renewing_s is None and age_s <= REFERENCE_AGE_S:
+            return False
+        is_short = self.transitions.are_short(phase)
         if self._renewing_s is None:
             own_s = _OWN_S / _share(phase, phases)
             oldest_s = min(max(own_s, REFERENCE_AGE_S), OLDEST_REFERENCE_S)

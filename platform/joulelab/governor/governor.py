@@ -16,6 +16,7 @@ from joulelab.governor.choosing import Chooser, outlook_of
 from joulelab.governor.comparison import Block, Schedule
 from joulelab.governor.observing import (
     CAPPED,
+    HELD_BACK,
     HOT,
     Looking,
     Observation,
@@ -175,7 +176,7 @@ class Governor(Background):
         self.steadiness.add(seen.stop_s, is_known=phase is not None)
         self.watched_s += seen.duration_s
         is_own_limit = self._point.power_limit_w is not None
-        if seen.reasons & (HOT if is_own_limit else CAPPED | HOT):
+        if seen.reasons & (HOT if is_own_limit else HELD_BACK):
             self.throttled_s += seen.duration_s
         if phase is None:
             self._pending.append((seen, block, self._point))

@@ -1,6 +1,7 @@
 """Latencies that a program reports, and how much slower they let a load become."""
 
 from collections import deque
+from math import inf
 from threading import Lock
 
 import numpy as np
@@ -9,6 +10,9 @@ HORIZON_S = 30.0
 """Latencies of so long ago say nothing of now."""
 _KEPT = 0.95
 """Share of the latencies that must be within the limit, and how near to it they are brought."""
+
+_AGAIN_S = 0.5
+"""So often they are sorted anew: a program may report thousands a second."""
 
 
 class Latencies:
@@ -22,6 +26,7 @@ class Latencies:
         self._limit_s = limit_s
         self._recent: deque[tuple[float, float]] = deque()
         self._num = self._num_above = 0
+        self._reached: tuple[float, float | None] = -inf, None
         self._turn = Lock()
 
     def add(self, latency_s: float, now_s: float) -> None:
@@ -36,16 +41,22 @@ class Latencies:
 
         ``slowdown`` is by how much it is now. Without latencies there is no room.
         """
+        if self._reached[1] is None or now_s - self._reached[0] >= _AGAIN_S:
+            self._reached = now_s, self._reached_s(now_s)
+        reached_s = self._reached[1]
+        if reached_s is None:
+            return 0.0
+        if not reached_s > 0:
+            return inf
+        return max(0.0, _KEPT * self._limit_s * (1.0 + slowdown) / reached_s - 1.0)
+
+    def _reached_s(self, now_s: float) -> float | None:
+        """Return what 95 % of the recent latencies do not exceed; ``None`` without any."""
         with self._turn:
             while self._recent and self._recent[0][0] < now_s - HORIZON_S:
                 self._recent.popleft()
             latencies_s = [latency_s for _, latency_s in self._recent]
-        if not latencies_s:
-            return 0.0
-        reached_s = float(np.quantile(latencies_s, _KEPT))
-        if not reached_s > 0:
-            return float("inf")
-        return max(0.0, _KEPT * self._limit_s * (1.0 + slowdown) / reached_s - 1.0)
+        return float(np.quantile(latencies_s, _KEPT)) if latencies_s else None
 
     @property
     def words(self) -> str:

@@ -3,6 +3,8 @@
 from collections import deque
 from dataclasses import dataclass
 
+import numpy as np
+
 from joulelab.core.device import Activity, DeviceState, EventReason
 from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
 from joulelab.devices.base import ActivityProbe, Device
@@ -13,6 +15,7 @@ LEAST_S = 0.02
 """Over less than a power sample's length nothing is known of a window."""
 CAPPED = EventReason.SW_POWER_CAP | EventReason.HW_POWER_BRAKE
 HOT = EventReason.SW_THERMAL | EventReason.HW_THERMAL | EventReason.HW_SLOWDOWN
+HELD_BACK = CAPPED | HOT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +91,9 @@ class Observer:
         """Return the mean of the driver's own samples, or of one reading where it holds none."""
         if self._has_samples:
             samples = self._device.read_power_samples()
-            within = (samples.t_s > start_s) & (samples.t_s <= stop_s)
-            if within.any():
-                return float(samples.power_w[within].mean())
+            first, after = np.searchsorted(samples.t_s, (start_s, stop_s), side="right")
+            if first < after:
+                return float(samples.power_w[first:after].mean())
         return self._device.read_power_w()
 
 

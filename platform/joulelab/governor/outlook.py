@@ -13,8 +13,6 @@ from joulelab.governor.phase import DEFAULT, Phase, Tally
 
 SURE = 1.645
 """So many standard deviations above what is expected, a normal variable is in one case of 20."""
-LEAST_WINDOWS = 2.0
-"""A point is known from so many windows on."""
 _MOVED_CLOCK, _MOVED_POWER = 0.004, 0.03
 """A power limit lowers the driver's own clock as a board warms up; times are over that at it."""
 _HELD_ROOM = 1.005
@@ -77,7 +75,7 @@ class Outlook:
     def curves(self, phase: Phase) -> Curves | None:
         """Return what is expected of ``phase``; ``None`` until the driver's own point is known."""
         reference = phase.reference
-        if reference is None or reference.speed.weight < LEAST_WINDOWS:
+        if reference is None or not reference.is_known:
             return None
         grid_mhz, prior = self._prior(phase, reference)
         at, logs, u = _measured(phase, reference, grid_mhz)
@@ -116,7 +114,7 @@ class Outlook:
             sm_clock_mhz=reference.sm_clock_mhz.mean,
             power_w=reference.power_w.mean,
             engine_active=phase.signature.engine,
-            dram_active=phase.signature.dram if phase.is_countable or phase.is_idle else None,
+            dram_active=phase.signature.rates[2] if phase.is_countable or phase.is_idle else None,
         )
         kept = self._priors.get(phase.number)
         if kept is None or _has_moved(kept[0], counters):
@@ -138,7 +136,7 @@ def _measured(
     """Return what was measured, where on the grid, and how surely."""
     at, logs, u = [len(grid_mhz)], [np.log(reference.power_w.mean)], [reference.power_w.relative_u]
     for point, tally in phase.tallies.items():
-        if point == DEFAULT or tally.speed.weight < LEAST_WINDOWS:
+        if point == DEFAULT or not tally.is_known:
             continue
         place = int(np.abs(grid_mhz - tally.sm_clock_mhz.mean).argmin())
         if place == 0:

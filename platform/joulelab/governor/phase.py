@@ -27,41 +27,38 @@ _TOLERANCE, _ENGINE_TOLERANCE = 0.3, 1.2
 """Of logarithms of ratios, and of log-odds of the engine's share, which moves with the clock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """Rates of a window, over those of units that are always busy at the highest clock."""
+    """Rates of a window, over those of units that are always busy at the highest clock.
 
-    tensor: float  # of operations of tensor units
-    plain: float  # of operations of plain units
-    dram: float  # of bytes of the memory
-    engine: float  # share of the time in which a kernel ran
+    Attributes:
+        rates: Of operations of tensor units and of plain units, and of bytes of the memory.
+        engine: Share of the time in which a kernel ran.
+        is_idle: Whether next to nothing runs.
+        is_countable: Whether the rates are high enough to tell how fast the work goes.
+        log_ratios: Of operations to bytes, and of plain operations to those of tensor units.
+        log_odds: Of the engine's share.
+    """
+
+    __slots__ = ("engine", "is_countable", "is_idle", "log_odds", "log_ratios", "rates")
+
+    def __init__(self, tensor: float, plain: float, dram: float, engine: float) -> None:
+        self.rates, self.engine = (tensor, plain, dram), engine
+        most = max(self.rates)
+        self.is_idle = engine < _IDLE_ENGINE and most < _IDLE_RATE
+        self.is_countable = most >= 2 * _IDLE_RATE
+        least = _FLOOR * max(tensor + plain + dram, _FLOOR)
+        tensor, plain, dram = max(tensor, least), max(plain, least), max(dram, least)
+        self.log_ratios = log((tensor + plain) / dram), log(plain / tensor)
+        self.log_odds = _log_odds(engine)
 
     @classmethod
     def of(cls, seen: Observation, top_mhz: float) -> "Signature":
         """Return the signature of a window."""
         activity, ratio = seen.activity, seen.sm_clock_mhz / top_mhz
-        plain = [activity.fp64_active, activity.fp32_active, activity.fp16_active]
-        return cls(
-            tensor=(activity.tensor_active or 0.0) * ratio,
-            plain=sum(each or 0.0 for each in plain) * ratio,
-            dram=activity.dram_active or 0.0,
-            engine=seen.engine_active,
-        )
-
-    @property
-    def rates(self) -> tuple[float, float, float]:
-        """Rates of tensor units, plain units and memory."""
-        return self.tensor, self.plain, self.dram
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether next to nothing runs."""
-        return self.engine < _IDLE_ENGINE and max(self.rates) < _IDLE_RATE
-
-    @property
-    def is_countable(self) -> bool:
-        """Whether the rates are high enough to tell how fast the work goes."""
-        return max(self.rates) >= 2 * _IDLE_RATE
+        plain = (activity.fp64_active or 0.0) + (activity.fp32_active or 0.0)
+        plain += activity.fp16_active or 0.0
+        tensor, dram = activity.tensor_active or 0.0, activity.dram_active or 0.0
+        return cls(tensor * ratio, plain * ratio, dram, seen.engine_active)
 
     @property
     def label(self) -> Label:
@@ -70,31 +67,25 @@ class Signature:
             return "idle"
         if not self.is_countable:
             return "busy"
-        compute = max(self.tensor, self.plain)
-        if compute < _LITTLE / 3 and self.dram < _LITTLE:
+        *operations, dram = self.rates
+        compute = max(operations)
+        if compute < _LITTLE / 3 and dram < _LITTLE:
             return "communication"
-        return "prefill" if compute >= self.dram else "decode"
+        return "prefill" if compute >= dram else "decode"
 
     def distance(self, other: "Signature") -> float:
         """Return how far two signatures are apart; up to 1 they may be of one phase."""
         if self.is_idle or other.is_idle:
             return 0.0 if self.is_idle == other.is_idle else 9.0
-        pairs = zip(_log_ratios(self), _log_ratios(other), strict=True)
-        ratios = max(abs(one - two) for one, two in pairs) / _TOLERANCE
-        engine = abs(_log_odds(self.engine) - _log_odds(other.engine)) / _ENGINE_TOLERANCE
-        return max(ratios, engine)
+        (one, two), (its_one, its_two) = self.log_ratios, other.log_ratios
+        ratios = max(abs(one - its_one), abs(two - its_two)) / _TOLERANCE
+        return max(ratios, abs(self.log_odds - other.log_odds) / _ENGINE_TOLERANCE)
 
     def speed(self, reference: "Signature") -> float:
         """Return how fast the work goes, over how fast it went at ``reference``: a projection."""
-        length = sqrt(sum(each**2 for each in reference.rates))
-        dot = sum(a * b for a, b in zip(self.rates, reference.rates, strict=True))
-        return dot / length**2
-
-
-def _log_ratios(signature: Signature) -> tuple[float, float]:
-    least = _FLOOR * max(sum(signature.rates), _FLOOR)
-    tensor, plain, dram = (max(rate, least) for rate in signature.rates)
-    return log((tensor + plain) / dram), log(plain / tensor)
+        (tensor, plain, dram), (at_tensor, at_plain, at_dram) = self.rates, reference.rates
+        dot = tensor * at_tensor + plain * at_plain + dram * at_dram
+        return dot / (at_tensor**2 + at_plain**2 + at_dram**2)
 
 
 def _log_odds(share: float) -> float:
@@ -102,6 +93,8 @@ def _log_odds(share: float) -> float:
     return log(kept / (1 - kept))
 
 
+LEAST_WINDOWS = 2.0
+"""A point is known from so many windows on."""
 MEMORY_S = 300.0
 """What was seen so long ago counts a third."""
 _LEAST_U, _PRIOR_SCATTER, _PRIOR_WORTH = 0.002, 0.01, 4.0
@@ -141,6 +134,11 @@ class Tally:
     sm_clock_mhz: Average = field(default_factory=Average)
     last_s: float = float("-inf")
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it was seen often enough."""
+        return self.speed.weight >= LEAST_WINDOWS
+
     def add(self, seen: Observation, speed: float) -> None:
         """Take in a window."""
         kept = exp(-(seen.stop_s - self.last_s) / MEMORY_S) if self.speed.weight else 0.0
@@ -159,7 +157,15 @@ class Phase:
     def __init__(self, number: int, signature: Signature) -> None:
         self.number = number
         self.signature = signature
+        self.is_idle = signature.is_idle
+        """Whether nothing runs in it, so that no clock makes it longer."""
+        self.is_countable = signature.is_countable
+        """Whether its counters tell how fast it goes."""
         self.tallies: dict[OperatingPoint, Tally] = {}
+        self.reference: Tally | None = None
+        """What it does at the driver's own clock; ``None`` until that was seen."""
+        self.num_known = 0
+        """At how many points it was seen often enough for them to be known."""
         self.num_windows = 0
         self.duration_s = 0.0
         self.is_capped = False
@@ -169,21 +175,6 @@ class Phase:
     def name(self) -> str:
         """Label and number: ``"decode 2"``."""
         return f"{self.signature.label} {self.number}"
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing runs in it, so that no clock makes it longer."""
-        return self.signature.is_idle
-
-    @property
-    def is_countable(self) -> bool:
-        """Whether its counters tell how fast it goes."""
-        return self.signature.is_countable
-
-    @property
-    def reference(self) -> Tally | None:
-        """What it does at the driver's own clock; ``None`` until that was seen."""
-        return self.tallies.get(DEFAULT)
 
     def speed(self, signature: Signature) -> float:
         """Return how fast a window goes, over the phase's first; 1 where nothing runs."""
@@ -199,7 +190,12 @@ class Phase:
 
     def add(self, seen: Observation, signature: Signature, point: OperatingPoint) -> None:
         """Take in a window that was of this phase at ``point`` from begin to end."""
-        self.tallies.setdefault(point, Tally()).add(seen, self.speed(signature))
+        tally = self.tallies.setdefault(point, Tally())
+        self.num_known -= tally.is_known
+        tally.add(seen, self.speed(signature))
+        self.num_known += tally.is_known
+        if point == DEFAULT:
+            self.reference = tally
 
     def may_be(self, signature: Signature, least_clock_mhz: float) -> bool:
         """Whether a window could be of this phase: this work, this fast.
@@ -235,13 +231,16 @@ class Recogniser:
     def __init__(self, top_mhz: float) -> None:
         self._top_mhz = top_mhz
         self._before: Signature | None = None
+        self._last: tuple[Observation | None, Signature] = None, Signature(0.0, 0.0, 0.0, 0.0)
         self._num_made = 0
         self.phases: list[Phase] = []
         """Those seen so far, the one seen last at the end."""
 
     def signature(self, seen: Observation) -> Signature:
         """Return by what a window is recognised."""
-        return Signature.of(seen, self._top_mhz)
+        if seen is not self._last[0]:
+            self._last = seen, Signature.of(seen, self._top_mhz)
+        return self._last[1]
 
     def recognise(self, seen: Observation, point: OperatingPoint) -> Phase | None:
         """Return the phase of a window, a new one if need be; ``None`` for one that is mixed.

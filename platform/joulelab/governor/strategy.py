@@ -126,8 +126,9 @@ class Situation:
 class Strategy(ABC):
     """Chooses points for phases.
 
-    A strategy is asked after every look while a phase is known, and answers with a position in the
-    curves of the situation. What is not allowed is not set, whatever it answers.
+    A strategy is asked after every look as a phase begins, twice a second once it has gone on for
+    two, and whenever its curves are drawn anew. It answers with a position in the curves of the
+    situation; what is not allowed is not set, whatever it answers.
     """
 
     name: ClassVar[str]

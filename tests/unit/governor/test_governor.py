@@ -23,8 +23,9 @@ from joulelab.governor.choosing import REFERENCE_AGE_S
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import LOADS, SimulatedLoad, Stage, phase_cost
 from joulelab.governor.observing import Observer, Tenants
+from joulelab.governor.outlook import Outlook
 from joulelab.governor.report import report
-from joulelab.governor.strategies import _curve
+from joulelab.governor.strategies import Model, _curve
 from joulelab.governor.strategy import Rules
 from joulelab.hardware import GPUS
 from joulelab.monitor.sensors import OwnProcesses
@@ -467,3 +468,30 @@ def test_times_are_over_those_at_the_drivers_clock_as_the_power_limit_has_it_now
     curves, (clocks_mhz, times, _) = governor.chooser._kept(phase), _curve(load, "prefill")
     true = np.interp(curves.sm_clock_mhz[1:20], clocks_mhz[::-1], times[::-1])
     assert curves.time[1:20] == pytest.approx(true, rel=0.008)
+
+
+def test_a_choice_stands_until_there_is_more_to_go_by(store, monkeypatch):
+    """What every look would cost again is done as a phase begins, and seldom while it goes on."""
+    asked_s, drawn_s = [], []
+    choose, curves = Model.choose, Outlook.curves
+
+    def asked(strategy, situation):
+        asked_s.append((situation.now_s, situation.phase.name))
+        return choose(strategy, situation)
+
+    def drawn(outlook, phase):
+        drawn_s.append(phase.name)
+        return curves(outlook, phase)
+
+    monkeypatch.setattr(Model, "choose", asked)
+    monkeypatch.setattr(Outlook, "curves", drawn)
+
+    played = play(store, "chat", "model", duration_s=120.0)
+
+    num_looks = sum(phase.num_windows for phase in played.governor.recogniser.phases)
+    assert len(asked_s) < 0.5 * num_looks
+    assert len(drawn_s) < 0.09 * num_looks
+    long = [s for s in played.load.spells if s.start_s > 60 and s.stop_s - s.start_s > 1.0]
+    assert long
+    for spell in long:
+        assert any(spell.start_s < at_s < spell.start_s + 0.3 for at_s, _ in asked_s)

@@ -39,7 +39,17 @@ def test_there_is_no_room_without_latencies_nor_once_all_are_old():
 
     latencies.add(0.010, 0.0)
     assert latencies.room(HORIZON_S, 0.0) > 0
-    assert latencies.room(HORIZON_S + 0.1, 0.0) == 0.0
+    assert latencies.room(HORIZON_S + 0.5, 0.0) == 0.0
+
+
+def test_latencies_are_taken_anew_twice_a_second():
+    latencies = Latencies(0.050)
+    latencies.add(0.020, 0.0)
+    room = latencies.room(0.0, 0.0)
+    latencies.add(0.045, 0.1)
+
+    assert latencies.room(0.4, 0.0) == room
+    assert 0 < latencies.room(0.5, 0.0) < room
 
 
 def test_how_the_limit_was_kept_is_said():

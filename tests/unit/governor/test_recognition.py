@@ -50,7 +50,7 @@ def test_a_window_in_which_the_clock_rises_late_is_still_of_its_phase():
     as_counted = Signature.of(low, 1980)
 
     rate = replace(rising, activity=slowed(low.activity, 495 / rising.sm_clock_mhz))
-    assert Signature.of(rate, 1980).tensor == pytest.approx(as_counted.tensor)
+    assert Signature.of(rate, 1980).rates == pytest.approx(as_counted.rates)
     assert recogniser.recognise(rate, OperatingPoint(sm_clock_mhz=1980)) is known
     assert recogniser.recognise(replace(rate, least_clock_mhz=1237.5), DEFAULT) is None
 

@@ -3,6 +3,7 @@
 They show it late, averaged, scaled, stepwise and with noise.
 """
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -100,9 +101,9 @@ class History:
 
     def __init__(self, time_s: float, power_w: float, memory_w: float) -> None:
         before_s = 2 * _KEPT_S
-        self._time_s = [time_s - before_s, time_s]
-        self._energy_j = [-power_w * before_s, 0.0]
-        self._memory_j = [-memory_w * before_s, 0.0]
+        self._time_s = array("d", [time_s - before_s, time_s])
+        self._energy_j = array("d", [-power_w * before_s, 0.0])
+        self._memory_j = array("d", [-memory_w * before_s, 0.0])
 
     def append(self, time_s: float, energy_j: float, memory_j: float) -> None:
         """Add to the energies what was used up to ``time_s``."""
@@ -130,10 +131,14 @@ class History:
     def energies_j(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return board energy up to each of ``times_s``, shape ``(n,)``."""
         first = max(0, bisect_right(self._time_s, float(times_s[0])) - 1)
-        return np.interp(times_s, self._time_s[first:], self._energy_j[first:])
+        knots_s, knots_j = (
+            np.frombuffer(self._time_s)[first:],
+            np.frombuffer(self._energy_j)[first:],
+        )
+        return np.interp(times_s, knots_s, knots_j)
 
 
-def _at(times_s: list[float], energies_j: list[float], time_s: float) -> float:
+def _at(times_s: Sequence[float], energies_j: Sequence[float], time_s: float) -> float:
     after = min(max(bisect_right(times_s, time_s), 1), len(times_s) - 1)
     start_s, start_j = times_s[after - 1], energies_j[after - 1]
     share = (time_s - start_s) / (times_s[after] - start_s)
@@ -185,7 +190,8 @@ class Sensors:
         last = self._tick(shown_s, period_s)
         ticks = np.arange(last - num_samples, last + 1)
         t_s = np.asarray(self._board.phase_s + ticks * period_s, dtype=np.float64)
-        true_w = np.diff(self._history.energies_j(t_s)) / period_s
+        used_j = self._history.energies_j(t_s)
+        true_w = (used_j[1:] - used_j[:-1]) / period_s
         shown_w = self._board.gain * true_w + self._board.offset_w
         noise = self._noises(_SAMPLES, last - num_samples + 1, last)
         return PowerTrace(t_s[1:], np.round(shown_w * (1 + noise), 3))

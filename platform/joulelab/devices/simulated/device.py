@@ -202,7 +202,7 @@ class SimulatedDevice(Device):
             event_reasons=engine.governor.reasons,
             power_cap_s=engine.power_cap_s,
             thermal_s=engine.thermal_s,
-            memory_used_b=sum(each.memory_b or 0 for each in self.machine.processes()),
+            memory_used_b=self.machine.memory_used_b,
             held=self.machine.settings.point,
             gpu_utilization=activity.gr_engine_active or 0.0,
             memory_utilization=activity.dram_active or 0.0,

@@ -140,11 +140,13 @@ class Machine:
     def processes(self) -> tuple[GpuProcess, ...]:
         """Return who holds the device."""
         self.now_s()
-        foreign = [fault for fault in self._holding if fault.kind == "foreign_process"]
-        held_b = {fault.pid: fault.memory_b for fault in foreign}
-        if self._memory_b:
-            held_b[os.getpid()] = int(self._memory_b)
+        held_b = self._held_b()
         return tuple(GpuProcess(pid=pid, memory_b=held_b[pid]) for pid in sorted(held_b))
+
+    @property
+    def memory_used_b(self) -> int:
+        """Memory that all of them hold, as of the last look."""
+        return sum(self._held_b().values())
 
     def hold_memory(self, resident_b: float) -> None:
         """Open a context that holds ``resident_b`` bytes; 0 closes it.
@@ -220,6 +222,13 @@ class Machine:
             self.now_s()
         self._ending = True
 
+    def _held_b(self) -> dict[int, int]:
+        foreign = (fault for fault in self._holding if fault.kind == "foreign_process")
+        held_b = {fault.pid: fault.memory_b for fault in foreign}
+        if self._memory_b:
+            held_b[os.getpid()] = int(self._memory_b)
+        return held_b
+
     def _noise(self, run_s: float) -> float:
         """Draw how much longer a run takes; one as long as several scatters as their mean does."""
         return self._spell * self._draw(self.board.run_noise / sqrt(max(1.0, run_s / RUN_S)))
@@ -229,10 +238,11 @@ class Machine:
         return exp(self._random.gauss(0.0, noise)) if noise else 1.0
 
     def _advance(self, until_s: float) -> None:
-        turns_s = {turn for fault in self.engine.faults for turn in (fault.at_s, fault.until_s)}
-        for turn_s in sorted(t for t in turns_s if self.engine.time_s < t <= until_s):
-            self.engine.advance(turn_s)
-            self._turn_faults(turn_s)
+        if self.engine.faults:
+            turns_s = {turn for fault in self.engine.faults for turn in (fault.at_s, fault.until_s)}
+            for turn_s in sorted(t for t in turns_s if self.engine.time_s < t <= until_s):
+                self.engine.advance(turn_s)
+                self._turn_faults(turn_s)
         self.engine.advance(until_s)
 
     def _turn_faults(self, now_s: float) -> None:
