@@ -143,9 +143,9 @@ class Laboratory(AbstractLab[Site]):
                 report=self._report,
             )
             sites = grouped_sites(stack.enter_context(choice), self.gpus_per_trial)
-            for host, fallback in {site.hostname: site.fallback for site in sites}.items():
-                if fallback is not None:
-                    self._report(one_line(f"{host}: {fallback}"))
+            for host, fallback in {s.hostname: s.fallback for s in sites if s.fallback}.items():
+                self._report(one_line(f"{host}: {fallback}"))
+            self._warn_of_guards(sites)
             yield sites
 
     @override

@@ -16,6 +16,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial, product_slug
 from joulelab.errors import ConfigError
 from joulelab.guard.settings import GuardSettings
+from joulelab.guard.slurm_job import HOW_TO_OUTLIVE
 from joulelab.hardware.board_facts import BoardFacts, read_board_facts
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
@@ -122,6 +123,13 @@ class AbstractLab(ABC, Generic[Gpu]):
         """Return ``procedure``, by default the lab's, as :meth:`facts` of ``gpus`` have it."""
         asked, facts = procedure or self.procedure, self.facts(gpus)
         return asked if facts is None else facts.adapted(asked)
+
+    def _warn_of_guards(self, gpus: Sequence[Gpu]) -> None:
+        """Say where clocks may stay set, unless none will be or a guard was named."""
+        hosts = dict.fromkeys(gpu.hostname for gpu in gpus if not gpu.guard_outlives_job)
+        if hosts and not self.observe_only and self.guard_socket is None:
+            line = f"Clock guard on {', '.join(hosts)}: {HOW_TO_OUTLIVE}"
+            self.console().print(line, soft_wrap=True, highlight=False, markup=False)
 
     @property
     @abstractmethod
