@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What head, workers, drivers and `ray job submit` must agree on. Source it: . cluster/env.sh
 #
-# Settable beforehand: RUN_DIR, RAY_TMPDIR, RAY_PORT, VENV.
+# Settable beforehand: RUN_DIR, RAY_TMPDIR, RAY_PORT, and VENV or CONTAINER.
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 JOB=${SLURM_JOB_ID:-local-$UID}
@@ -63,3 +63,5 @@ if [ -z "${VENV:-}" ] && [ -f "$REPO/.venv/bin/activate" ]; then
 fi
 # shellcheck disable=SC1091
 [ -z "${VENV:-}" ] || . "$VENV/bin/activate"
+# An Apptainer image whose Python it is instead.
+[ -z "${CONTAINER:-}" ] || PATH=$REPO/cluster/container:$PATH

@@ -214,6 +214,28 @@ def test_a_head_whose_ports_are_taken_goes_on_to_free_ones(place, environment):
     assert Path(environment["RUN_DIR"], "api").read_text().endswith(f":{port + 1}")
 
 
+def test_a_job_in_a_container_has_its_python_and_the_nodes_slurm(place, environment):
+    """Ray, the token's maker and what ends the guard are of the image; no script names it."""
+    inside = place / "inside"
+    install(inside, ray='echo "ray $*"', joulelab='echo "joulelab $*" >&2')
+    (inside / "bin/python").symlink_to(sys.executable)
+    image = f'echo "$*" >>{place}/calls; shift 5; PATH={inside}/bin:$PATH; exec "$@"'
+    install(place, apptainer=image)
+    variables = {"CONTAINER": "/images/lab.sif", "VENV": str(place), "SLURM_JOB_ID": "7"}
+
+    ended = shell("cluster/ray_node.sh", environment | variables)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "ray start --head" in ended.stdout
+    assert len(Path(environment["RUN_DIR"], "token").read_text()) == 64
+    calls = [line.split() for line in (place / "calls").read_text().splitlines()]
+    assert [call[5] for call in calls] == ["python", "ray", "joulelab"]
+    for call in calls:
+        assert call[:3] + call[4:5] == ["exec", "--nv", "--bind", "/images/lab.sif"]
+        assert str(ROOT) in call[3].split(",")
+    assert calls[-1][6:] == ["guard", "--stop"]
+
+
 @pytest.mark.parametrize(("node", "requeued"), [("n2", True), ("n3", False)])
 def test_the_first_node_left_of_a_job_whose_script_is_gone_queues_it_again(
     place, environment, node, requeued
@@ -240,7 +262,7 @@ def test_the_first_node_left_of_a_job_whose_script_is_gone_queues_it_again(
 
 def install(place, **commands):
     """Put commands before all others for who activates ``place``."""
-    (place / "bin").mkdir()
+    (place / "bin").mkdir(parents=True)
     (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
     for name, does in commands.items():
         (place / "bin" / name).write_text(f"#!/bin/bash\n{does}\n")
