@@ -17,7 +17,7 @@ export ENV_OF=$JOB
 if [ -n "${SLURM_GPU_FREQ:-}" ]; then
     echo "SLURM sets clocks of this job (--gpu-freq=$SLURM_GPU_FREQ), as the clock guard does;" \
         "submit it without, and name clocks to the study." >&2
-    exit 2
+    return 2
 fi
 
 # On the shared file system: where the cluster is, and the token that lets one use it.
