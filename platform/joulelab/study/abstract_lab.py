@@ -97,6 +97,7 @@ class AbstractLab(ABC, Generic[Gpu]):
             observe_only=self.observe_only,
             settings=settings,
             watch=self.watch,
+            let_go=lambda: self.let_go(gpus),
             on_event=on_event,
         )
 
@@ -157,6 +158,9 @@ class AbstractLab(ABC, Generic[Gpu]):
     def watch(self, _study: str) -> AbstractContextManager[object]:
         """Return what watches over the study of that name while it runs."""
         return nullcontext()
+
+    def let_go(self, gpus: Sequence[Gpu]) -> None:
+        """Let other studies have ``gpus``, which this one needs no more."""
 
     @abstractmethod
     def score(
