@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What head, workers, drivers and `ray job submit` must agree on. Source it: . cluster/env.sh
 #
-# Settable beforehand: RUN_DIR, RAY_TMPDIR, RAY_PORT, VENV.
+# Settable beforehand: RUN_DIR, RAY_TMPDIR, RAY_PORT, and VENV or CONTAINER.
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 JOB=${SLURM_JOB_ID:-local-$UID}
@@ -17,7 +17,7 @@ export ENV_OF=$JOB
 if [ -n "${SLURM_GPU_FREQ:-}" ]; then
     echo "SLURM sets clocks of this job (--gpu-freq=$SLURM_GPU_FREQ), as the clock guard does;" \
         "submit it without, and name clocks to the study." >&2
-    exit 2
+    return 2
 fi
 
 # On the shared file system: where the cluster is, and the token that lets one use it.
@@ -63,3 +63,5 @@ if [ -z "${VENV:-}" ] && [ -f "$REPO/.venv/bin/activate" ]; then
 fi
 # shellcheck disable=SC1091
 [ -z "${VENV:-}" ] || . "$VENV/bin/activate"
+# An Apptainer image whose Python it is instead.
+[ -z "${CONTAINER:-}" ] || PATH=$REPO/cluster/container:$PATH

@@ -47,7 +47,8 @@ answers() { timeout 5 bash -c ": <>'/dev/tcp/${1%:*}/${1##*:}'" 2>/dev/null; }
 find_ports() {
     local port
     while port=$(first_taken "$@"); do
-        [ -z "$GIVEN_PORT" ] && [ -n "${SLURM_JOB_ID:-}" ] || refuse "$port"
+        [ -z "$GIVEN_PORT" ] && [ -n "${SLURM_JOB_ID:-}" ] \
+            || refuse "Port $port of $address is taken. Set RAY_PORT to the first of five free ports."
         set_ports "$(block_of_ports $(((RAY_PORT - 20000) / 20 + 1)))"
     done
 }
@@ -61,9 +62,8 @@ first_taken() {
 }
 
 refuse() {
-    local reason="Port $1 of $address is taken. Set RAY_PORT to the first of five free ports."
-    echo "$reason" >&2
-    publish "$RUN_DIR/failed" "$reason"
+    echo "$1" >&2
+    publish "$RUN_DIR/failed" "$1"
     exit 1
 }
 
@@ -159,6 +159,8 @@ if [ "$rank" = 0 ]; then
 else
     find_ports "$agent"
 fi
+command -v ray >/dev/null \
+    || refuse "$(hostname) has no Ray: run make setup there, or set VENV or CONTAINER (cluster/README.md)."
 options=(
     --num-cpus="${SLURM_CPUS_ON_NODE:-$(nproc)}"
     --num-gpus="${#gpus[@]}"
@@ -171,8 +173,10 @@ options=(
 )
 
 if [ "$rank" = 0 ]; then
-    [ -s "$RAY_AUTH_TOKEN_PATH" ] \
-        || publish "$RAY_AUTH_TOKEN_PATH" "$(python -c 'import secrets; print(secrets.token_hex(32))')"
+    if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
+        token=$(python -c 'import secrets; print(secrets.token_hex(32))') # by itself: its failure ends this
+        publish "$RAY_AUTH_TOKEN_PATH" "$token"
+    fi
     publish "$RUN_DIR/api" "http://127.0.0.1:$DASHBOARD_PORT"
     publish "$RUN_DIR/head" "$address:$RAY_PORT"
     run ray start --head --node-ip-address="$address" --port="$RAY_PORT" \

@@ -18,6 +18,7 @@ from joulelab.core.check import Check, CheckOutcome, run_checks
 from joulelab.devices.choice import check_backend
 from joulelab.devices.nvml_library import HOW_TO_GET_PERMISSION
 from joulelab.errors import ConfigError, one_line
+from joulelab.guard.slurm_job import HOW_TO_OUTLIVE
 from joulelab.study.progress import announced
 from joulelab.tracking.durable import LEAST_FREE_B, check_folder
 from joulelab_actors.node_facts import (
@@ -110,11 +111,7 @@ def guard_verdict(guard: GuardFacts) -> CheckOutcome:
         return "ok", f"{found}; no SLURM job ends it", ""
     if guard.outlives_job:
         return "ok", f"{found}; outlives the job", ""
-    advice = (
-        "SLURM may kill it with the job, and clocks stay set: have the site run "
-        "joulelab-guard.service, or cluster/epilog_restore_clocks.sh."
-    )
-    return "warn", f"{found}; ends with the job", advice
+    return "warn", f"{found}; ends with the job", HOW_TO_OUTLIVE
 
 
 def version_verdict(

@@ -38,7 +38,7 @@ from joulelab.workloads.parcel import Parcel, pack
 from joulelab_actors.gpu_actor import NAME_TIMEOUT_S, enlisted
 from joulelab_actors.placement import Site, find_sites, grouped_sites, simulated_sites
 from joulelab_actors.pool import RELEASE_S, Pool
-from joulelab_actors.reservation import reserved
+from joulelab_actors.reservation import let_go, reserved
 from joulelab_actors.scoring import score_beside
 from joulelab_actors.session import Lifeline, connected
 
@@ -135,7 +135,7 @@ class Laboratory(AbstractLab[Site]):
             with announced(_beginning()):
                 stack.enter_context(connected(dashboard=self.dashboard))
                 found = self._sites(mixed)
-            num_gpus = self._num_simulated if self._makes_gpus else self.num_gpus
+            num_gpus = self._num_simulated if self.device == "simulated" else self.num_gpus
             choice = reserved(
                 found,
                 num_gpus,
@@ -144,9 +144,9 @@ class Laboratory(AbstractLab[Site]):
                 report=self._report,
             )
             sites = grouped_sites(stack.enter_context(choice), self.gpus_per_trial)
-            for host, fallback in {site.hostname: site.fallback for site in sites}.items():
-                if fallback is not None:
-                    self._report(one_line(f"{host}: {fallback}"))
+            for host, fallback in {s.hostname: s.fallback for s in sites if s.fallback}.items():
+                self._report(one_line(f"{host}: {fallback}"))
+            self._warn_of_guards(sites)
             yield sites
 
     @override
@@ -194,6 +194,10 @@ class Laboratory(AbstractLab[Site]):
     @override
     def watch(self, study: str) -> Lifeline:
         return Lifeline(study)
+
+    @override
+    def let_go(self, gpus: Sequence[Site]) -> None:
+        let_go([address.uuid for gpu in gpus for address in (gpu.address, *gpu.partners)])
 
     @override
     def score(
@@ -270,7 +274,7 @@ class Laboratory(AbstractLab[Site]):
 
     def _sites(self, mixed: bool) -> tuple[Site, ...]:
         store = self._store
-        if self._makes_gpus:
+        if self.device == "simulated":
             found = simulated_sites(self.gpu, self._num_simulated, store, others=True)
         else:
             found = find_sites(self.device, store)
@@ -283,10 +287,6 @@ class Laboratory(AbstractLab[Site]):
     @property
     def _num_simulated(self) -> int:
         return self.num_gpus or max(SIMULATED_GPUS // self.gpus_per_trial, 1) * self.gpus_per_trial
-
-    @property
-    def _makes_gpus(self) -> bool:
-        return self.device == "simulated"
 
     def _report(self, line: str) -> None:
         self.console().print(line, soft_wrap=True, highlight=False, markup=False)

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import platform
-import re
 import shutil
 import socket
 import time
@@ -21,15 +20,14 @@ from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
 from joulelab.devices.choice import choose_backend, is_hardware, usable
 from joulelab.errors import GuardError, JouleLabError, one_line
-from joulelab.guard import GuardClient, default_socket_path
+from joulelab.guard import default_socket_path
 from joulelab.guard.control import owed_on
-from joulelab.guard.start import may_start, nobody_listens
+from joulelab.guard.slurm_job import outlives_job, pid_of_guard
 from joulelab.provenance import joulelab_version, package_version
 from joulelab.tracking.durable import check_folder
 from joulelab.tracking.study_lock import has_local_locks, kind_of
 
 _PATIENCE_S = 5.0
-_PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,27 +180,11 @@ def _guard_facts(simulated: GpuFacts | None, store: str | None) -> GuardFacts:
         address = DeviceAddress(backend=simulated.backend, uuid=simulated.uuid, store=store)
     socket_path = default_socket_path(address)
     try:
-        if nobody_listens(socket_path) and may_start(socket_path):
-            return GuardFacts(is_root=os.getuid() == 0, outlives_job=_outlives_job("self"))
-        status = GuardClient(socket_path, start=False).status(timeout_s=_PATIENCE_S)
-        is_root = socket_path.stat().st_uid == 0
+        pid = pid_of_guard(socket_path, _PATIENCE_S)
+        uid = os.getuid() if pid is None else socket_path.stat().st_uid
     except (GuardError, OSError) as error:
         return GuardFacts(trouble=one_line(error))
-    return GuardFacts(
-        pid=status.pid,
-        is_root=is_root,
-        outlives_job=_outlives_job(str(status.pid)),
-    )
-
-
-def _outlives_job(pid: str) -> bool | None:
-    """Whether a process is in no cgroup of this SLURM job, which SLURM kills whole at its end."""
-    job = os.environ.get("SLURM_JOB_ID")
-    if job is None:
-        return None
-    with suppress(OSError):
-        return re.search(rf"\bjob_{job}\b", (_PROC / pid / "cgroup").read_text()) is None
-    return False
+    return GuardFacts(pid=pid, is_root=uid == 0, outlives_job=outlives_job(pid, socket_path))
 
 
 def _folder_facts(folder: Path, mark: str) -> FolderFacts:

@@ -226,6 +226,7 @@ def _sites_on(node: _Node, sighting: _Sighting) -> list[Site]:
                 resource=resource if resource in declared else None,
                 counted=is_hardware(gpu.address) and node["Resources"].get("GPU", 0) >= 1,
                 fallback=sighting.fallback,
+                guard_outlives_job=gpu.guard_outlives_job,
             )
         )
     return sites

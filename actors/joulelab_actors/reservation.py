@@ -118,8 +118,7 @@ class Keeper:
     def release(self) -> None:
         """Let everything go, unless Ray has ended, which ends it all. Safe to call twice."""
         kept, self._kept = self._kept, []
-        # Ray waits a minute for a head that is gone, and then ends this process.
-        if not kept or not answers(ray.get_runtime_context().gcs_address, _ANSWER_S):
+        if not kept or not _head_answers():
             return
         for uuid in kept:
             if _entry_of(uuid) == self._entry:
@@ -139,6 +138,16 @@ class Keeper:
                 return False
         self._kept.append(uuid)
         return True
+
+
+def let_go(uuids: Collection[str]) -> None:
+    """Let others have GPUs that this driver kept, before the block of :func:`reserved` ends."""
+    if _head_answers():
+        job = ray.get_runtime_context().get_job_id()
+        for uuid in uuids:
+            entry = _entry_of(uuid)
+            if entry is not None and _job_of(entry) == job:
+                _internal_kv_del(_key(uuid))
 
 
 def held_by_others(sites: Sequence[Site], guard_socket: Path | None) -> dict[str, str]:
@@ -172,6 +181,11 @@ def _leases(sites: Sequence[Site], guard_socket: Path | None) -> dict[str, str]:
         except RayError as error:
             _log.info("A node did not say who has its GPUs on loan: %s", error)
     return found
+
+
+def _head_answers() -> bool:
+    """Look before asking: Ray waits a minute for a head that is gone, and ends this process."""
+    return answers(ray.get_runtime_context().gcs_address, _ANSWER_S)
 
 
 def _key(uuid: str) -> str:

@@ -214,6 +214,49 @@ def test_a_head_whose_ports_are_taken_goes_on_to_free_ones(place, environment):
     assert Path(environment["RUN_DIR"], "api").read_text().endswith(f":{port + 1}")
 
 
+def test_a_job_in_a_container_has_its_python_and_the_nodes_slurm(place, environment):
+    """Ray, the token's maker and what ends the guard are of the image; no script names it."""
+    inside = place / "inside"
+    install(inside, ray='echo "ray $*"', joulelab='echo "joulelab $*" >&2')
+    (inside / "bin/python").symlink_to(sys.executable)
+    image = f'echo "$*" >>{place}/calls; shift 5; PATH={inside}/bin:$PATH; exec "$@"'
+    install(place, apptainer=image)
+    variables = {"CONTAINER": "/images/lab.sif", "VENV": str(place), "SLURM_JOB_ID": "7"}
+
+    ended = shell("cluster/ray_node.sh", environment | variables)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "ray start --head" in ended.stdout
+    assert len(Path(environment["RUN_DIR"], "token").read_text()) == 64
+    calls = [line.split() for line in (place / "calls").read_text().splitlines()]
+    assert [call[5] for call in calls] == ["python", "ray", "joulelab"]
+    for call in calls:
+        assert call[:3] + call[4:5] == ["exec", "--nv", "--bind", "/images/lab.sif"]
+        assert str(ROOT) in call[3].split(",")
+    assert calls[-1][6:] == ["guard", "--stop"]
+
+
+@pytest.mark.parametrize(
+    ("commands", "says"),
+    [({}, "has no Ray: run make setup there"), ({"ray": "exit", "python": "exit 3"}, "")],
+    ids=["no Ray", "a broken Python"],
+)
+def test_a_node_without_a_python_that_works_makes_no_token(place, environment, commands, says):
+    """An empty one was made, and what ended the node was that a command was not found."""
+    install(place, **commands)
+    variables = {"VENV": str(place), "PATH": "/usr/bin:/bin"}
+
+    ended = shell("cluster/ray_node.sh", environment | variables)
+
+    assert ended.returncode != 0
+    assert says in ended.stderr
+    assert "not found" not in ended.stderr
+    assert not Path(environment["RUN_DIR"], "token").exists()
+    failed = Path(environment["RUN_DIR"], "failed")
+    assert failed.exists() == bool(says)
+    assert not says or says in failed.read_text()
+
+
 @pytest.mark.parametrize(("node", "requeued"), [("n2", True), ("n3", False)])
 def test_the_first_node_left_of_a_job_whose_script_is_gone_queues_it_again(
     place, environment, node, requeued
@@ -240,7 +283,7 @@ def test_the_first_node_left_of_a_job_whose_script_is_gone_queues_it_again(
 
 def install(place, **commands):
     """Put commands before all others for who activates ``place``."""
-    (place / "bin").mkdir()
+    (place / "bin").mkdir(parents=True)
     (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
     for name, does in commands.items():
         (place / "bin" / name).write_text(f"#!/bin/bash\n{does}\n")
@@ -487,11 +530,11 @@ def test_an_experiment_that_takes_too_long_to_conclude_ends_with_its_job(place, 
 @pytest.mark.parametrize(("asked", "code"), [("", 0), ("medium,memory=high", 2)])
 def test_scripts_refuse_a_job_whose_clocks_slurm_sets(place, asked, code):
     environment = environment_of(place) | {"SLURM_GPU_FREQ": asked}
-    sourced = ["bash", "-c", ". cluster/env.sh"]
 
-    done = subprocess.run(
-        sourced, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+    script = shell("set -e; . cluster/env.sh; echo goes on", environment)
+    by_hand = shell(". cluster/env.sh; echo goes on", environment)
 
-    assert done.returncode == code
-    assert (f"--gpu-freq={asked}" in done.stderr) is bool(asked)
+    assert script.returncode == code
+    assert ("goes on" in script.stdout) is not bool(asked)
+    assert "goes on" in by_hand.stdout
+    assert (f"--gpu-freq={asked}" in script.stderr) is bool(asked)

@@ -15,6 +15,7 @@ from waiting import until
 import joulelab
 from joulelab.devices.simulated import fleet
 from joulelab.study.worker import WorkerSettings
+from joulelab.tracking.tracker_process import TrackerLink
 from joulelab_actors import reservation
 from joulelab_actors.gpu_actor import Member
 from joulelab_actors.placement import simulated_sites
@@ -90,6 +91,26 @@ def test_gpus_are_waited_for_and_it_is_reported_who_has_them(make_lab, monkeypat
     shown = capsys.readouterr().err
     assert shown.count("Waiting for GPUs: study first (pid") == 1
     assert "has SIM-a40-0 on" in shown
+
+
+def test_gpus_are_let_go_before_the_rest_is_delivered(make_lab, store_uri, monkeypatch):
+    """Others waited for GPUs that were idle, until a slow store had all of the study."""
+    kept, lab = [], make_lab(gpus_per_trial=2, tracking_uri=store_uri)
+
+    def looking(function):
+        def called(*given):
+            kept.append([uuid for uuid in kind(0, 1, 2, 3) if reservation._entry_of(uuid)])
+            return function(*given)
+
+        return called
+
+    monkeypatch.setattr(type(lab), "pool", looking(type(lab).pool))
+    monkeypatch.setattr(TrackerLink, "finish", looking(TrackerLink.finish))
+
+    found = joulelab.measure("gemm", lab=lab)
+
+    assert kept == [kind(0, 1), []]
+    assert found.summary.delivery.num_delivered == 1
 
 
 def test_a_gpu_on_loan_comes_after_those_that_are_not(make_lab, guard_socket, tmp_path):

@@ -13,9 +13,9 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import wrong_settings
 from joulelab.devices.base import Device
 from joulelab.devices.nvml_library import HOW_TO_GET_PERMISSION
-from joulelab.guard import GuardClient, default_socket_path
+from joulelab.guard import default_socket_path
 from joulelab.guard.control import owed_on
-from joulelab.guard.start import may_start, nobody_listens
+from joulelab.guard.slurm_job import HOW_TO_OUTLIVE, outlives_job, pid_of_guard
 from joulelab.sampling import calibration
 
 SLOWEST_TICK_S = 0.2
@@ -82,7 +82,8 @@ def _check_persistence(device: Device) -> CheckOutcome:
 def _check_guard(address: DeviceAddress) -> CheckOutcome:
     entry = owed_on(address)
     if entry is None:
-        return "ok", f"owes nothing; {who_guards(default_socket_path(address))}", ""
+        status, found, advice = who_guards(default_socket_path(address))
+        return status, f"owes nothing; {found}", advice
     point = "" if entry.requested is None else f" at {entry.requested.label}"
     found = (
         f"its journal says that pid {entry.pid} set it{point} at {entry.time}, and not that it was "
@@ -91,18 +92,24 @@ def _check_guard(address: DeviceAddress) -> CheckOutcome:
     return "fail", found, "Wait until that study ends; if it has, `joulelab guard --restore`."
 
 
-def who_guards(socket_path: Path) -> str:
-    """Say which clock guard answers at ``socket_path``, or that one starts when it is needed.
+def who_guards(socket_path: Path) -> CheckOutcome:
+    """Say which clock guard answers, or that one starts when it is needed, and if a job ends it.
 
     Raises GuardError if one listens and does not answer, or none does and only root may start it.
     """
-    if nobody_listens(socket_path) and may_start(socket_path):
-        return (
+    pid = pid_of_guard(socket_path, LONGEST_SILENCE_S)
+    found = f"guard {pid} answers at {socket_path}"
+    if pid is None:
+        found = (
             f"none listens at {socket_path}; one starts when it is needed, with the rights of "
             "whoever needs it"
         )
-    status = GuardClient(socket_path, start=False).status(timeout_s=LONGEST_SILENCE_S)
-    return f"guard {status.pid} answers at {socket_path}"
+    outlives = outlives_job(pid, socket_path)
+    if outlives is None:
+        return "ok", found, ""
+    if outlives:
+        return "ok", f"{found}; it outlives this SLURM job", ""
+    return "warn", f"{found}; it ends with this SLURM job", HOW_TO_OUTLIVE
 
 
 def _check_settings(device: Device) -> CheckOutcome:

@@ -78,7 +78,7 @@ class Doctor(SomeGpus):
     def _machine(self) -> dict[str, Callable[[], CheckOutcome]]:
         """Return the checks that need no GPU."""
         return {
-            "clock guard": lambda: ("ok", who_guards(default_socket_path()), ""),
+            "clock guard": lambda: who_guards(default_socket_path()),
             "results": lambda: _check_results(self.results_dir.expanduser()),
             "libraries": _check_libraries,
         }

@@ -16,6 +16,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial, product_slug
 from joulelab.errors import ConfigError
 from joulelab.guard.settings import GuardSettings
+from joulelab.guard.slurm_job import HOW_TO_OUTLIVE
 from joulelab.hardware.board_facts import BoardFacts, read_board_facts
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
@@ -97,6 +98,7 @@ class AbstractLab(ABC, Generic[Gpu]):
             observe_only=self.observe_only,
             settings=settings,
             watch=self.watch,
+            let_go=lambda: self.let_go(gpus),
             on_event=on_event,
         )
 
@@ -124,6 +126,13 @@ class AbstractLab(ABC, Generic[Gpu]):
         asked, facts = procedure or self.procedure, self.facts(gpus)
         return asked if facts is None else facts.adapted(asked)
 
+    def _warn_of_guards(self, gpus: Sequence[Gpu]) -> None:
+        """Say where clocks may stay set, unless none will be or a guard was named."""
+        hosts = dict.fromkeys(gpu.hostname for gpu in gpus if not gpu.guard_outlives_job)
+        if hosts and not self.observe_only and self.guard_socket is None:
+            line = f"Clock guard on {', '.join(hosts)}: {HOW_TO_OUTLIVE}"
+            self.console().print(line, soft_wrap=True, highlight=False, markup=False)
+
     @property
     @abstractmethod
     def store_uri(self) -> str | None:
@@ -150,6 +159,9 @@ class AbstractLab(ABC, Generic[Gpu]):
     def watch(self, _study: str) -> AbstractContextManager[object]:
         """Return what watches over the study of that name while it runs."""
         return nullcontext()
+
+    def let_go(self, gpus: Sequence[Gpu]) -> None:
+        """Let other studies have ``gpus``, which this one needs no more."""
 
     @abstractmethod
     def score(

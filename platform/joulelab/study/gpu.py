@@ -12,6 +12,8 @@ from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.core.grouping import grouped_by
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError
+from joulelab.guard import default_socket_path
+from joulelab.guard.slurm_job import guard_outlives_job
 from joulelab.hardware import spec_for
 from joulelab.hardware.catalogue import spec_of_boards
 
@@ -27,6 +29,7 @@ class StudyGpu:
     identity: DeviceIdentity
     capabilities: Capabilities
     hostname: str
+    guard_outlives_job: bool = True  # False if its clock guard ends when SLURM kills this job
     partners: tuple[DeviceAddress, ...] = ()
 
     @classmethod
@@ -38,6 +41,7 @@ class StudyGpu:
                 identity=device.identity(),
                 capabilities=device.capabilities(),
                 hostname=socket.gethostname(),
+                guard_outlives_job=guard_outlives_job(default_socket_path(address)),
             )
 
     @property

@@ -194,6 +194,7 @@ class Lab(AbstractLab[StudyGpu]):
         gpus = tuple(map(StudyGpu.of, self._addresses()))
         if not mixed:
             require_one_product(gpus)
+        self._warn_of_guards(gpus)
         yield grouped(gpus, self.gpus_per_trial)
 
     @override

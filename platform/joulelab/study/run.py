@@ -102,6 +102,8 @@ class StudySetup:
     begin: Callable[[ResultStore], object] = lambda store: None
     # Makes what watches over the study of that name while it runs.
     watch: Callable[[str], AbstractContextManager[object]] = nullcontext
+    # Lets others have the GPUs, once there is an answer and the rest is to be delivered.
+    let_go: Callable[[], None] = lambda: None
     # Told what happens, in the driver's thread, as it happens.
     on_event: Callable[[StudyEvent], None] = lambda event: None
 
@@ -181,6 +183,7 @@ def _carry_out(
             if conclude is not None:
                 with interruption.excuses():
                     conclude(store, stopped_by)
+            setup.let_go()
             if tracker is not None:
                 ledger.note_delivery(tracker.finish(ledger.note_left))
     summary = ledger.summary(

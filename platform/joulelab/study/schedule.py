@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from typing_extensions import override
@@ -109,7 +110,7 @@ class Schedule:
     ) -> None:
         self._products = products or {}
         self._names: set[str] = set()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: dict[str | None, deque[_Waiting]] = {}  # by product; None: of any
         for trial in trials:
             self.add(trial)
         self._out: dict[str, _Waiting] = {}
@@ -126,12 +127,12 @@ class Schedule:
     @property
     def has_unfinished(self) -> bool:
         """Whether trials wait, or are out on a GPU."""
-        return bool(self._out or self._waiting)
+        return bool(self._out) or any(self._waiting.values())
 
     @property
     def unfinished(self) -> tuple[Trial, ...]:
         """Trials that wait, or are out on a GPU."""
-        return tuple(w.trial for w in (*self._out.values(), *self._waiting))
+        return tuple(w.trial for w in (*self._out.values(), *chain(*self._waiting.values())))
 
     def add(self, trial: Trial) -> None:
         """Plan a trial after all those that wait.
@@ -144,14 +145,14 @@ class Schedule:
                 f"Trials of a study need names of their own; {trial.name!r} is double."
             )
         self._names.add(trial.name)
-        self._waiting.append(_Waiting(trial))
+        self._those_like(trial).append(_Waiting(trial))
 
     def take(self, uuid: str) -> Trial | None:
         """Give ``uuid`` the next trial that it may do; ``None`` if there is none for it."""
         given = self._next_for(uuid)
         if given is None:
             return None
-        self._waiting.remove(given)
+        self._those_like(given.trial).remove(given)
         self._out[given.trial.name] = given
         self._untied.discard(uuid)
         return given.trial
@@ -171,15 +172,21 @@ class Schedule:
 
     def _next_for(self, uuid: str) -> _Waiting | None:
         """Return what is next, but sentinels first to those that are to begin with one."""
-        allowed = (w for w in self._waiting if self._may_do(w, uuid))
+        # Those of other products are not looked at: they may be 100,000.
+        products = dict.fromkeys((self._products.get(uuid), None))
+        queues = [self._waiting.get(product, ()) for product in products]
+        allowed = (w for w in chain(*queues) if self._may_do(w, uuid))
         if not self._untied:
             return next(allowed, None)  # all of a long plan need not be looked at
-        sentinels = [w for w in self._waiting if w.trial.sentinel and self._may_do(w, uuid)]
+        sentinels = [w for w in chain(*queues) if w.trial.sentinel and self._may_do(w, uuid)]
         if uuid in self._untied and sentinels:
             return sentinels[0]
         waiting_for = [u for u in self._untied if any(self._fits(w, u) for w in sentinels)]
         are_kept = uuid not in self._untied and len(sentinels) <= len(waiting_for)
         return next((w for w in allowed if not (are_kept and w.trial.sentinel)), None)
+
+    def _those_like(self, trial: Trial) -> deque[_Waiting]:
+        return self._waiting.setdefault(trial.device_name, deque())
 
     def _fits(self, waiting: _Waiting, uuid: str) -> bool:
         return waiting.trial.fits(self._products.get(uuid))
@@ -192,7 +199,7 @@ class Schedule:
 
     def put_back(self, trial: Trial) -> None:
         """Take back a trial that was handed out but not begun."""
-        self._waiting.appendleft(self._out.pop(trial.name))
+        self._those_like(trial).appendleft(self._out.pop(trial.name))
 
     def finish(self, trial: Trial, uuid: str) -> None:
         """Note that ``trial`` needs no further try, and that ``uuid`` works."""
@@ -211,7 +218,7 @@ class Schedule:
         if num_tries >= self._max_tries:
             return False
         again = replace(trial, attempt=trial.attempt + 1)
-        self._waiting.appendleft(_Waiting(again, num_tries=num_tries, avoid=uuid))
+        self._those_like(trial).appendleft(_Waiting(again, num_tries=num_tries, avoid=uuid))
         return True
 
     def strike(self, uuid: str) -> bool:

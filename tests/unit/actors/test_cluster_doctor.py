@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from joulelab.devices.simulated import DriverStore
-from joulelab_actors import node_facts
 from joulelab_actors.cluster_doctor import (
     Skew,
     clock_verdict,
@@ -187,27 +186,3 @@ def test_a_folder_that_cannot_be_written_says_why(tmp_path):
     found = facts_of_node("simulated", str(tmp_path / "driver"), tmp_path / "file", "mark")
 
     assert "must be a folder" in found.folder.trouble
-
-
-@pytest.mark.parametrize(
-    ("cgroup", "outlives"),
-    [
-        ("0::/system.slice/slurmstepd.scope/job_77/step_0/user", False),
-        ("1:memory:/slurm/uid_1000/job_77/step_batch", False),
-        ("0::/system.slice/slurmstepd.scope/job_778/step_0", True),
-        ("0::/system.slice/joulelab-guard.service", True),
-    ],
-)
-def test_a_guard_outlives_the_job_outside_of_its_cgroup(cgroup, outlives, tmp_path, monkeypatch):
-    monkeypatch.setenv("SLURM_JOB_ID", "77")
-    (tmp_path / "7").mkdir()
-    (tmp_path / "7/cgroup").write_text(cgroup + "\n")
-    monkeypatch.setattr(node_facts, "_PROC", tmp_path)
-
-    assert node_facts._outlives_job("7") is outlives
-
-
-def test_outside_of_a_job_no_job_ends_a_guard(monkeypatch):
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-
-    assert node_facts._outlives_job("self") is None

@@ -8,7 +8,7 @@ import pytest
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.devices.choice import visible
 from joulelab.devices.simulated import fleet
-from joulelab_actors.placement import Site, _simulate, grouped_sites
+from joulelab_actors.placement import Site, _Sighting, _simulate, _sites_on, grouped_sites
 
 FOUR = [DeviceAddress(backend="nvml", uuid=f"GPU-{letter * 4}") for letter in "abcd"]
 
@@ -85,6 +85,15 @@ def test_an_actor_follows_its_gpu_where_nodes_declare_them():
 
     assert options["resources"] == {"dev:GPU-aaaa": 1}
     assert "scheduling_strategy" not in options
+
+
+@pytest.mark.parametrize("outlives", [True, False])
+def test_a_driver_hears_from_nodes_whether_their_guards_outlive_the_job(outlives):
+    said = _Sighting(hostname="n1", found=(replace(site(), guard_outlives_job=outlives),))
+
+    [found] = _sites_on({"NodeID": "0" * 56, "Resources": {}}, said)
+
+    assert found.guard_outlives_job is outlives
 
 
 def test_an_actor_stays_on_its_node_where_gpus_are_undeclared():

@@ -175,6 +175,25 @@ def test_a_gpu_is_given_trials_of_its_product_alone():
     assert [t and t.name for t in taken] == ["t2", "t3", None, "t0", "t1", None]
 
 
+def test_trials_of_other_products_are_not_looked_at(monkeypatch):
+    """They come first in the plan, and each take of the second product went through all of them."""
+    looked_at, may_do = [], Schedule._may_do
+
+    def counted(schedule, waiting, uuid):
+        looked_at.append(waiting)
+        return may_do(schedule, waiting, uuid)
+
+    monkeypatch.setattr(Schedule, "_may_do", counted)
+    names = ["A100"] * 1000 + ["H100"] * 2
+    plan = [replace(t, device_name=name) for t, name in zip(trials(1002), names, strict=True)]
+    schedule = Schedule(plan, ["a", "h"], products={"a": "A100", "h": "H100"})
+
+    taken = [schedule.take("h"), schedule.take("h")]
+
+    assert taken == plan[-2:]
+    assert len(looked_at) == 2
+
+
 def test_a_trial_returns_to_its_gpu_if_all_others_are_of_another_product():
     schedule = Schedule(of_products("A"), ["a", "b"], products={"a": "A", "b": "B"})
 
