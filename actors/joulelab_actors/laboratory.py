@@ -135,10 +135,9 @@ class Laboratory(AbstractLab[Site]):
             with announced(_beginning()):
                 stack.enter_context(connected(dashboard=self.dashboard))
                 found = self._sites(mixed)
-            num_gpus = self._num_simulated if self.device == "simulated" else self.num_gpus
             choice = reserved(
                 found,
-                num_gpus,
+                self._num_simulated if self.device == "simulated" else self.num_gpus,
                 study=self.study,
                 guard_socket=self.guard_socket,
                 report=self._report,

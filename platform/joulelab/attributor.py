@@ -47,7 +47,7 @@ class AttributionStudy:
     def to_frame(self) -> "pd.DataFrame":
         """Return all parts at every level as numbers in SI units, per unit of work."""
         require(*ANALYSIS)
-        from joulelab.analysis.attributed.table import frame
+        from joulelab.analysis.attributed.numbers import frame
 
         return frame(self.found).to_pandas()
 

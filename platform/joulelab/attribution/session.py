@@ -125,19 +125,17 @@ class Session:
             notes = list(dict.fromkeys(note for board in boards for note in board.notes))
             traced = self._traced(configuration, notes)
             self._report("Profiling")
-            traces = self._traces if variant is None else None
-            profiles = self._profiles(configuration, traced, boards, measured, traces)
+            profiles = self._profiles(configuration, traced, boards, measured, variant)
             estimates = self._estimates(traced, configuration, notes)
             is_cheap = method == "classes" and variant is None
             metering = self._metering(configuration, boards[0], profiles[0]) if is_cheap else {}
             replays = self._replays(configuration, method, phase, boards[0], profiles[0])
         finally:
             self._bench.close()
+        alone = replays.by_board(self._num_boards)
         found = [
-            board_phases(board, own, self._pricing(method, estimates, board, alone), estimates)
-            for board, own, alone in zip(
-                boards, profiles, replays.by_board(self._num_boards), strict=True
-            )
+            board_phases(board, own, self._pricing(method, estimates, board, each), estimates)
+            for board, own, each in zip(boards, profiles, alone, strict=True)
         ]
         first = next(iter(measured.values()))
         return Attribution(
@@ -196,9 +194,10 @@ class Session:
         traced: tuple[ProgramPhase, ...],
         boards: Sequence[Readings],
         measured: Mapping[str, Measurement],
-        traces: Path | None,
+        variant: Variant | None,
     ) -> Sequence[tuple[PhaseProfile, ...]]:
-        """Return the profiles of what was measured, board by board."""
+        """Return the profiles of what was measured, board by board; traces are of no variant."""
+        traces = self._traces if variant is None else None
         if not self._device.is_hardware:
             if self._spec is None:
                 raise ConfigError(f"{self._device.identity().name} is not in the catalogue.")

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from joulelab.analysis.attributed import kernels
 from joulelab.analysis.attributed.kernels import KernelProfile
-from joulelab.analysis.attributed.table import content, frame, lines, share_of_all
+from joulelab.analysis.attributed.numbers import content, frame
+from joulelab.analysis.attributed.table import lines, share_of_all
 from joulelab.analysis.page import Output
 from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share

@@ -7,14 +7,13 @@ import pytest
 from planted_attributions import KNOBS, attribute
 
 from joulelab.analysis.attributed.generation import answers
+from joulelab.analysis.attributed.numbers import content, frame
 from joulelab.analysis.attributed.page import answer_figure, beside_figure, page
 from joulelab.analysis.attributed.table import (
     WHOLE,
     answer_table,
     beside,
     beside_table,
-    content,
-    frame,
     text,
 )
 from joulelab.analysis.table import plain_cells

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from joulelab.analysis.attributed.table import content, metering_words
+from joulelab.analysis.attributed.numbers import content
+from joulelab.analysis.attributed.table import metering_words
 from joulelab.sampling.spells import MeteringCost
 
 

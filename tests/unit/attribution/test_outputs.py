@@ -5,8 +5,9 @@ import json
 import pandas as pd
 import pytest
 
+from joulelab.analysis.attributed.numbers import content, frame
 from joulelab.analysis.attributed.page import depth_figure, icicle_figure, page, write_all
-from joulelab.analysis.attributed.table import closure_words, content, frame, share_table, text
+from joulelab.analysis.attributed.table import closure_words, share_table, text
 from joulelab.analysis.table import plain_cells
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from planted_attributions import PAIR_GPU, PAIR_KNOBS, attribute_pair
 
+from joulelab.analysis.attributed.numbers import ALL_GPUS, content, frame
 from joulelab.analysis.attributed.page import page
-from joulelab.analysis.attributed.table import ALL_GPUS, content, frame, text
+from joulelab.analysis.attributed.table import text
 from joulelab.attribution.components import component_of
 from joulelab.attribution.metered import by_board
 from joulelab.attribution.reconciled import with_waiting

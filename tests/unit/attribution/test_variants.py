@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from planted_attributions import attribute
 
+from joulelab.analysis.attributed.numbers import content, frame
 from joulelab.analysis.attributed.page import beside_figure, metrics_of, page
-from joulelab.analysis.attributed.table import beside, beside_table, content, frame, text
+from joulelab.analysis.attributed.table import beside, beside_table, text
 from joulelab.analysis.table import plain_cells
 from joulelab.attribution.variants import Variant, variants_of
 from joulelab.cli.main import main

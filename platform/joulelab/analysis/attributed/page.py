@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from joulelab.analysis.attributed import table
+from joulelab.analysis.attributed import numbers, table
 from joulelab.analysis.attributed.generation import Answer, answers
 from joulelab.analysis.page import render
 from joulelab.analysis.quantities import brief, si_scale
@@ -51,8 +51,8 @@ def write_all(found: Attribution, folder: Path) -> tuple[Path, Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = tuple(folder / f"attribution.{kind}" for kind in ("html", "csv", "json"))
     write_whole(paths[0], page(found).encode())
-    table.frame(found).write(paths[1])
-    write_whole(paths[2], (json.dumps(table.content(found), indent=1) + "\n").encode())
+    numbers.frame(found).write(paths[1])
+    write_whole(paths[2], (json.dumps(numbers.content(found), indent=1) + "\n").encode())
     return paths[0], paths[1], paths[2]
 
 
