@@ -59,15 +59,15 @@ def main(settings: Settings) -> None:
         others = sum(other for name, (_, other) in found.items() if name != host)
         places = (shipped, int(others.sum(axis=0).argmin()), int(curves.sum(axis=0).argmin()))
         chosen.append([curves[:, place] for place in places])
-        told = [_told(errors) for errors in chosen[-1]]
+        shown = [_shown(errors) for errors in chosen[-1]]
         by = [f"{FACTORS[place]:.2f}" for place in places]
-        table.add_row(host, str(num), told[0], told[1], by[1], told[2], by[2])
-    means = [_told(errors) for errors in np.mean(chosen, axis=0)]
+        table.add_row(host, str(num), shown[0], shown[1], by[1], shown[2], by[2])
+    means = [_shown(errors) for errors in np.mean(chosen, axis=0)]
     table.add_row("mean over hosts", "", means[0], means[1], "", means[2], "")
     Console(width=110).print(table)
 
 
-def _told(errors: Sequence[float]) -> str:
+def _shown(errors: Sequence[float]) -> str:
     return " / ".join(f"{100 * error:.1f} %" for error in errors)
 
 

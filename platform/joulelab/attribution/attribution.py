@@ -12,7 +12,8 @@ from joulelab.attribution.components import component_of, layer_of
 from joulelab.attribution.estimated import EstimatedCall
 from joulelab.attribution.prices import CONTRADICTION, Method, Prices, Solution
 from joulelab.attribution.profile import KernelCall, PhaseProfile
-from joulelab.attribution.variants import Variant, label
+from joulelab.attribution.variants import Variant
+from joulelab.core.configuration import knob_words
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement, Provenance
@@ -248,7 +249,7 @@ class Attribution:
         ]
         if not others:
             return {}
-        own = label({knob: self.knobs[knob] for knob in others[0][0].knobs})
+        own = knob_words((knob, self.knobs[knob]) for knob in others[0][0].knobs)
         return {own: self.phase(name)} | {str(variant): phase for variant, phase in others}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.core.configuration import Configuration, KnobValue, knob_words
 from joulelab.errors import ConfigError
 from joulelab.workloads import WORKLOADS
 
@@ -33,12 +33,7 @@ class Variant:
     def __str__(self) -> str:
         if self.context_tokens is not None:
             return f"{self.context_tokens} tokens in the cache"
-        return label(self.knobs)
-
-
-def label(knobs: Mapping[str, object]) -> str:
-    """Return settings as words."""
-    return ", ".join(f"{name}={value}" for name, value in knobs.items())
+        return knob_words(self.knobs.items())
 
 
 def variants_of(

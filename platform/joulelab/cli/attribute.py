@@ -85,9 +85,9 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             raise ConfigError("--clocks-mhz locks clocks; drop --observe-only.")
         if self.traces is not None and self.clocks_mhz:
             raise ConfigError("--traces are those of one clock; leave --clocks-mhz out.")
+        variants = variants_of(self.contexts, read_variants(self.vary))
         with ExitStack() as stack:
             session = self._session(stack)
-            variants = variants_of(self.contexts, read_variants(self.vary))
             found = session.attribute(self._asked(self.point), self.method, variants)
             clocks, refused = self._others(session)
         clocks = [(self.point.label, found), *clocks]

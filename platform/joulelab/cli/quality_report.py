@@ -13,7 +13,7 @@ from joulelab.analysis.measurement_lines import board_words
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, uncertain
 from joulelab.analysis.table import quiet_table
 from joulelab.core.codec import to_json
-from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.core.configuration import Configuration, KnobValue, knob_words
 from joulelab.core.measurement import Measurement
 from joulelab.core.quality import RETENTION_LEVEL, Quality
 from joulelab.core.record import Record
@@ -43,7 +43,7 @@ class Scored:
     @property
     def title(self) -> str:
         """What sets it apart."""
-        return ", ".join(f"{name}={value}" for name, value in self.knobs.items())
+        return knob_words(self.knobs.items())
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:

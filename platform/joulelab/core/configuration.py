@@ -1,6 +1,6 @@
 """What is to be measured: a workload, its knobs, and the operating point under it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from hashlib import sha256
 from json import dumps
@@ -65,3 +65,8 @@ class Configuration:
     def config_hash(self) -> str:
         """Twelve hex digits that name this configuration across processes and days."""
         return sha256(dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def knob_words(knobs: Iterable[tuple[str, object]]) -> str:
+    """Return knobs as words for people, ``"batch=8, precision=fp16"``."""
+    return ", ".join(f"{name}={value}" for name, value in knobs)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.core.configuration import Configuration, KnobValue, knob_words
 from joulelab.core.quality import Quality, retention
 from joulelab.errors import ConfigError, JouleLabError, MeasurementError
 from joulelab.quality import METRICS, SUBJECTS
@@ -85,7 +85,7 @@ class _Evaluation:
     @cached_property
     def _labels(self) -> list[str]:
         return [
-            ", ".join(f"{name}={value}" for name, value in knobs.items())
+            knob_words(knobs.items())
             for knobs in varying([subject.workload.settings for subject in self.subjects])
         ]
 

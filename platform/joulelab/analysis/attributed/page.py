@@ -33,8 +33,12 @@ def page(found: Attribution) -> str:
         found=found,
         has_supposed=any(share.is_supposed for one in found.phases for share in one.by_kernel),
         words=table,
-        draw={"icicle": icicle_figure, "depth": depth_figure, "beside": beside_figure}
-        | {"answers": answer_figure},
+        draw={
+            "icicle": icicle_figure,
+            "depth": depth_figure,
+            "beside": beside_figure,
+            "answers": answer_figure,
+        },
         answers=answers(found),
         svg=themed_svg,
         origin=f"{found.program} {knobs}; {found.device.name} ({found.device.uuid}), host "

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from joulelab.core.clock import Clock
-from joulelab.core.configuration import KnobValue
+from joulelab.core.configuration import KnobValue, knob_words
 from joulelab.core.device import DeviceIdentity, DeviceState
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
@@ -66,8 +66,7 @@ class Program:
     @property
     def label(self) -> str:
         """Short name for messages."""
-        knobs = ", ".join(f"{name}={value}" for name, value in self.knobs)
-        return f"{self.workload}({knobs})"
+        return f"{self.workload}({knob_words(self.knobs)})"
 
     def find(self, phase: str, point: OperatingPoint, turn: int) -> tuple[Take, ...]:
         """Return the takes of one recording of ``phase`` at ``point``; after the last the first.
