@@ -6,7 +6,7 @@ What tests it is in network_list.py. Each network here runs at a batch that load
 from collections.abc import Iterator, Mapping
 
 from network_list import llama, of_transformers, pythia
-from network_points import Case, Phase, of_speech
+from network_points import Case, Phase, channels_last, of_speech
 
 _OWN = "benchmarks/network_modules.py"
 _CALLED = {
@@ -110,6 +110,16 @@ _COMPILED_ALONE = ("resnet18", "mobilenet_v2", "vit_b_16", "bert-large", "vgg11"
 def fitting_cases() -> list[Case]:
     """Return every case; what shares a network follows each other, what is compiled comes last."""
     return [*_called(_CALLED), *_language(), *_speech(), *_called(_MORE), *_more()]
+
+
+def channels_last_cases() -> list[Case]:
+    """Return convolutional networks whose images have the channels of a pixel adjacent."""
+    networks = {**_CALLED["convolutional"], **_CALLED["dense"]}
+    return [
+        case
+        for name, (model, batch) in networks.items()
+        for case in channels_last(name, model, batch)
+    ]
 
 
 def _called(families: Mapping[str, Mapping[str, tuple[str, int]]]) -> Iterator[Case]:

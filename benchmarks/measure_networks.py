@@ -2,7 +2,7 @@
 """Measure time and energy of networks that no fit of the estimator has seen, on one GPU.
 
 Usage: PYTHONPATH=platform:actors python3 benchmarks/measure_networks.py OUT_FOLDER
-           [--budget-s 1000] [--only NAME...] [--fitting] [--dry-run]
+           [--budget-s 1000] [--only NAME...] [--fitting] [--channels-last] [--dry-run]
 
 Needs PyTorch with CUDA, torchvision, timm, transformers and nvidia-ml-py. NVML is only read: no
 setter is called. Each case becomes a line of ``networks.csv`` as soon as it is measured, in an
@@ -29,13 +29,14 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # networks come from configurations alone
 
+import fitting_networks
+import network_points
 import torch
 from energy_poller import EnergyPoller
 from estimator_anchors import NvmlSensors, Sensors, TrialSensors
-from fitting_networks import fitting_cases
 from host_speed import host_speed
 from network_loops import LoopMaker
-from network_points import Case, all_cases
+from network_points import Case
 from network_windows import Runner
 
 _CASE_S = {"eager": 5.0, "graph": 6.0, "compiled": 25.0, "compiled_launched": 25.0}
@@ -64,12 +65,16 @@ def main() -> int:
         action="store_true",
         help="the networks that constants are fitted to, in shorter windows, and their kernels",
     )
+    parser.add_argument(
+        "--channels-last",
+        action="store_true",
+        help="convolutional networks whose images have the channels of a pixel adjacent",
+    )
     parser.add_argument("--dry-run", action="store_true", help="one step each on the CPU, no GPU")
     settings = parser.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
     begin_s = time.monotonic()
-    cases = fitting_cases() if settings.fitting else all_cases()
-    chosen = [case for case in cases if case.name.startswith(tuple(settings.only))]
+    chosen = [case for case in _cases(settings) if case.name.startswith(tuple(settings.only))]
     device, sensors, uuid = _device(is_trial=settings.dry_run)
     with EnergyPoller("" if settings.dry_run else uuid) as poller:
         runner = Runner(device, sensors, poller, LoopMaker(device), uuid)
@@ -80,6 +85,14 @@ def main() -> int:
             with gzip.open(settings.out / "kernels.json.gz", "wt") as file:
                 json.dump(runner.profiles, file)
     return 0
+
+
+def _cases(settings: argparse.Namespace) -> list[Case]:
+    if settings.fitting:
+        several = fitting_networks.fitting_cases, fitting_networks.channels_last_cases
+    else:
+        several = network_points.all_cases, network_points.channels_last_cases
+    return several[settings.channels_last]()
 
 
 def _device(*, is_trial: bool) -> tuple[str, Sensors, str]:

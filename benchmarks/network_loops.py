@@ -91,11 +91,12 @@ class LoopMaker:
         return self._plain(case, model, network, size)
 
     def _built(self, case: Case, model: Any) -> Any:
-        key = (case.model, case.precision, case.phase == "train", self.device)
+        knobs = tuple(sorted(case.knobs.items()))
+        key = (case.model, knobs, case.precision, case.phase == "train", self.device)
         if key != self._key:
             self.forget()
             torch.manual_seed(0)
-            network = _build(model, self.device)
+            network = _build(model, self.device, _knobs(case, model))
             dtype = getattr(torch, number_format(case.precision).traced)
             _ask_no_values(network)
             self._network, self._key = network.to(self.device, dtype), key
@@ -105,7 +106,7 @@ class LoopMaker:
         dtype = getattr(torch, number_format(case.precision).traced)
         inputs = {
             name: filled(tensor.to(dtype) if tensor.is_floating_point() else tensor)
-            for name, tensor in model.make_inputs(batch, model.knobs).items()
+            for name, tensor in model.inputs(batch, _knobs(case, model)).items()
         }
 
         def step() -> object:
@@ -269,16 +270,20 @@ def _decoding(step: Step, cache: Any, new_tokens: int) -> Loop:
     return Loop(step=decode, context=torch.inference_mode, period=new_tokens)
 
 
-def _build(model: Any, device: str) -> Any:
+def _knobs(case: Case, model: Any) -> Mapping[str, Any]:
+    return {**model.knobs, **case.knobs}
+
+
+def _build(model: Any, device: str, knobs: Mapping[str, Any]) -> Any:
     with torch.device(device):
-        return model.build(model.knobs) if isinstance(model, NetworkModel) else model.build()
+        return model.built(knobs) if isinstance(model, NetworkModel) else model.build()
 
 
 def num_parameters(name: str) -> int:
     """Return how many parameters the model called ``name`` has; gives them no memory if it can."""
     model: Any = find_model(located(name))
     try:
-        network = _build(model, "meta")
+        network = _build(model, "meta", model.knobs)
     except NotImplementedError:  # its constructor reads values
-        network = _build(model, "cpu")
+        network = _build(model, "cpu", model.knobs)
     return sum(parameter.numel() for parameter in network.parameters())

@@ -43,7 +43,8 @@ class Case:
     @property
     def name(self) -> str:
         """Unique and readable."""
-        return f"{self.network}_{self.phase}_{self.precision}_b{self.batch}_{self.mode}"
+        layout = "_channels_last" if self.knobs.get("channels_last") else ""
+        return f"{self.network}_{self.phase}_{self.precision}_b{self.batch}_{self.mode}{layout}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +107,31 @@ def all_cases() -> list[Case]:
         for index, group in enumerate(groups)
     ]
     return [case for _, group in sorted(placed, key=lambda each: each[0]) for case in group]
+
+
+def channels_last_cases() -> list[Case]:
+    """Return convolutional networks whose images have the channels of a pixel adjacent."""
+    dense = {name: rest for name, (family, *rest) in OTHERS.items() if family == "dense"}
+    networks = {**CONVOLUTIONAL, **dense}
+    return [
+        case
+        for name, (model, batch) in networks.items()
+        if ".py:" not in model
+        for case in channels_last(name, str(model), int(batch))
+    ]
+
+
+def channels_last(name: str, model: str, batch: int) -> Iterator[Case]:
+    """Yield the cases of one network: loaded, alone, and in single precision."""
+    for precision, size in (("bf16", batch), ("bf16", 1), ("fp32", batch)):
+        yield Case(
+            network=name,
+            family="channels last",
+            model=model,
+            batch=size,
+            precision=precision,
+            knobs={"channels_last": True},
+        )
 
 
 def _networks() -> Iterator[Network]:

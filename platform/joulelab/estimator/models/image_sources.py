@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
+from joulelab.core.configuration import KnobValue
 from joulelab.estimator.models.base import Knobs, Model, Source
 from joulelab.estimator.models.network import Inputs, NetworkModel, call_in_order
 from joulelab.estimator.models.yolo_networks import SCALES, Yolo
@@ -40,7 +41,7 @@ class _Task:
     unit: str
     make_inputs: Callable[[int, Knobs], Inputs]
     image_size: int | None = None
-    knobs: Mapping[str, int] = field(default_factory=dict)
+    knobs: Mapping[str, KnobValue] = field(default_factory=lambda: _LAYOUT)
 
 
 def _image(batch: int, knobs: Knobs, channels: int = 3) -> Inputs:
@@ -57,10 +58,11 @@ def _clip(batch: int, knobs: Knobs) -> Inputs:
     return {"clip": torch.empty(batch, 3, frames, size, size)}
 
 
+_LAYOUT = {"channels_last": False}
 _CLASSIFICATION = _Task(unit="image", make_inputs=_image)
 _TASKS: Mapping[str, _Task] = {
     "segmentation": _Task(unit="image", make_inputs=_image, image_size=_SEGMENTATION_SIZE),
-    "detection": _Task("image", _image, _FREE_SIZE, {"detections": _DETECTIONS}),
+    "detection": _Task("image", _image, _FREE_SIZE, {"detections": _DETECTIONS, **_LAYOUT}),
     "optical_flow": _Task(unit="frame pair", make_inputs=_frame_pair, image_size=_FREE_SIZE),
     "video": _Task(unit="clip", make_inputs=_clip, knobs={"frames": _FRAMES}),
 }
@@ -97,10 +99,10 @@ class TorchvisionSource(Source):
         )
 
 
-def _knobs(name: str, task: _Task) -> dict[str, int]:
+def _knobs(name: str, task: _Task) -> dict[str, KnobValue]:
     if name.startswith("mvit"):
         return {}  # its positions are learned for one size
-    knobs = {"image_size": task.image_size or documented_size(name)}
+    knobs: dict[str, KnobValue] = {"image_size": task.image_size or documented_size(name)}
     return {**knobs, **task.knobs}
 
 
@@ -160,7 +162,7 @@ class YoloSource(Source):
         return NetworkModel(
             title=name,
             unit="image",
-            knobs={"image_size": _YOLO_SIZE},
+            knobs={"image_size": _YOLO_SIZE, **_LAYOUT},
             build=lambda _: Yolo(name),
             make_inputs=_image,
             untrainable=_NEEDS_BOXES,
@@ -193,7 +195,7 @@ class TimmSource(Source):
         return NetworkModel(
             title=f"timm:{name}",
             unit="image",
-            knobs={"image_size": size},
+            knobs={"image_size": size, **_LAYOUT},
             build=build,
             make_inputs=partial(_image, channels=channels),
         )

@@ -119,18 +119,30 @@ class NetworkModel(Model):
     around: Callable[[], AbstractContextManager[object]] = field(default=nullcontext)
     untrainable: str = ""  # why no training step can be traced; empty if it can
 
+    def built(self, knobs: Knobs) -> torch.nn.Module:
+        """Return the network; channels of a pixel adjacent if the knob ``channels_last`` is set."""
+        network = self.build(knobs)
+        return network.to(memory_format=_memory_format(knobs))  # type: ignore[call-overload,no-any-return]
+
+    def inputs(self, batch: int, knobs: Knobs) -> Inputs:
+        """Return inputs of a call, images in the network's own order."""
+        return {
+            name: each.to(memory_format=_memory_format(knobs)) if each.dim() == 4 else each
+            for name, each in self.make_inputs(batch, knobs).items()
+        }
+
     @override
     def trace(self, request: Request) -> Traced:
         if request.training and self.untrainable:
             raise ConfigError(f"No training step of {self.title} is traced: {self.untrainable}.")
         dtype = getattr(torch, request.dtype)
         with fake_run(self.title):
-            network = fake_network(lambda: self.build(request.knobs), dtype)
+            network = fake_network(lambda: self.built(request.knobs), dtype)
             if request.remedy:
                 REMEDIES[request.remedy](network)
             inputs = {
                 name: tensor.to(dtype) if tensor.is_floating_point() else tensor
-                for name, tensor in self.make_inputs(request.batch, request.knobs).items()
+                for name, tensor in self.inputs(request.batch, request.knobs).items()
             }
             with self.around():
                 program = self._program(network, inputs, training=request.training)
@@ -151,6 +163,10 @@ class NetworkModel(Model):
         if training:
             return trace_training(call, network=network, inputs=passed)
         return trace_program(call, network=network, inputs=passed)
+
+
+def _memory_format(knobs: Knobs) -> torch.memory_format:
+    return torch.channels_last if knobs.get("channels_last") else torch.preserve_format
 
 
 _LEAST_BLOCKS = 3
