@@ -226,13 +226,17 @@ def _profiled_class(entry: Mapping[str, Any], row: Mapping[str, str]) -> str:
 def _layout(kind: str, entry: Mapping[str, Any], row: Mapping[str, str]) -> Layout:
     """Return how operands lay, by the kernels that ran; where they are not known, by shapes."""
     shapes, kernels = entry["shapes"], " ".join(entry.get("kernels", ()))
+    is_last = json.loads(row["knobs"]).get("channels_last", False)
     if kind == "conv":
-        is_last = row["mode"].startswith("compiled") or "nhwc_specialized" in kernels
-        return "channels_last" if is_last else "plain"
+        is_last |= row["mode"].startswith("compiled") or "nhwc_specialized" in kernels
+    if kind in ("conv", "norm", "reduction"):
+        return "channels_last" if is_last and len(shapes[0]) == 4 else "plain"
     if kind == "attention":
         return "masked" if len(shapes) > _MASK and shapes[_MASK] else "plain"
     if entry["operator"] == "cat":
-        return "strided" if "BatchedCopy<" in kernels else "plain"
+        if "BatchedCopy<" in kernels:
+            return "strided"
+        return "channels_last" if is_last else "plain"
     if kernels:
         return "plain" if "vectorized" in kernels or "unrolled" in kernels else "strided"
     return "plain" if len({tuple(each) for each in shapes if each}) <= 1 else "strided"

@@ -8,7 +8,7 @@ network of two products around it (``transformer_encoder_layer_forward``, .../tr
 
 Where it runs one kernel on a CPU, it may run several: it calls cuDNN without the bias of a
 convolution and adds it by a kernel of its own (``cudnn_convolution``,
-aten/src/ATen/native/Convolution.cpp), and copies a strided sequence before it convolves it. It
+aten/src/ATen/native/Convolution.cpp), and copies strided images before it convolves them. It
 rolls along one axis after the other (``roll_common``,
 aten/src/ATen/native/TensorTransformations.h), normalises over layers and groups only what is
 contiguous, which it copies first (``layer_norm_cuda``; ``native_group_norm``, whose result is
@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 from torch.nn import functional
+
+from joulelab.tracing.layouts import image_order
 
 _aten = torch.ops.aten
 Tensors = tuple[torch.Tensor, torch.Tensor | None]
@@ -137,19 +139,20 @@ def _is_strided(values: torch.Tensor) -> bool:
     return not values.is_contiguous()
 
 
-def _is_strided_sequence(values: torch.Tensor) -> bool:
-    """Whether it has one dimension to convolve over and is not contiguous: images may be so."""
-    return values.dim() == 3 and not values.is_contiguous()
+def _convolves_strided(args: Sequence[Any]) -> bool:
+    image, weight = args[:2]
+    return not image.is_contiguous(memory_format=image_order(image, weight))
 
 
-def _convolution_of_copy(sequence: torch.Tensor, *args: Any) -> object:
-    return _aten.convolution.default(sequence.contiguous(), *args)
+def _convolution_of_copy(image: torch.Tensor, weight: torch.Tensor, *args: Any) -> object:
+    copied = image.contiguous(memory_format=image_order(image, weight))
+    return _aten.convolution.default(copied, weight, *args)
 
 
 SEVERAL_KERNELS: Sequence[
     tuple[torch._ops.OpOverload, Callable[[Sequence[Any]], bool], Callable[..., object]]
 ] = (
-    (_aten.convolution.default, lambda args: _is_strided_sequence(args[0]), _convolution_of_copy),
+    (_aten.convolution.default, _convolves_strided, _convolution_of_copy),
     (_aten.convolution.default, lambda args: args[2] is not None, _convolution_and_bias),
     (_aten.roll.default, lambda args: len(args) > 2 and len(args[2]) > 1, _rolls),
     (_aten.native_layer_norm.default, lambda args: _is_strided(args[0]), _layer_norm_of_copy),

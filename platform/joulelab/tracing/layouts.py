@@ -2,13 +2,14 @@
 
 An elementwise kernel loads whole vectors where all tensors are of one shape and order
 (``gpu_kernel_impl``, aten/src/ATen/native/cuda/CUDALoops.cuh), and a concatenation where all of its
-inputs are contiguous (``parallel_cat``, aten/src/ATen/native/cuda/Shape.cu).
+inputs are contiguous (``parallel_cat``, aten/src/ATen/native/cuda/Shape.cu), in its result's order.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 from joulelab.tracing.calls import Call
 from joulelab.tracing.program import Kind, Layout
@@ -17,8 +18,15 @@ from joulelab.tracing.program import Kind, Layout
 def layout_of(call: Call) -> Layout:
     """Return how the operands of ``call`` lie."""
     if call.name in ("cat", "stack"):
-        return "plain" if all(each.is_contiguous() for _, each in call.inputs) else "strided"
+        return _joined(call)
     return _LAYOUTS[call.kind](call) if call.kind in _LAYOUTS else "plain"
+
+
+def _joined(call: Call) -> Layout:
+    order = suggest_memory_format(call.written[0])
+    if not all(each.is_contiguous(memory_format=order) for _, each in call.inputs):
+        return "strided"
+    return "channels_last" if order is torch.channels_last else "plain"
 
 
 def _elementwise(call: Call) -> Layout:
@@ -43,13 +51,22 @@ def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
     return 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
 
 
-def _images(call: Call) -> Layout:
-    image = call.inputs[0][1]
-    is_last = (
-        image.dim() == 4
-        and not image.is_contiguous()
-        and image.is_contiguous(memory_format=torch.channels_last)
-    )
+def image_order(*tensors: torch.Tensor) -> torch.memory_format:
+    """Return in which order cuDNN convolves: channels innermost if an image or a window is so.
+
+    As ``cudnn_conv_suggest_memory_format`` has it (aten/src/ATen/native/ConvUtils.h).
+    """
+    orders = [suggest_memory_format(each) for each in tensors if each.dim() == 4]
+    return torch.channels_last if torch.channels_last in orders else torch.contiguous_format
+
+
+def _convolved(call: Call) -> Layout:
+    is_last = image_order(*(each for _, each in call.inputs)) is torch.channels_last
+    return "channels_last" if is_last else "plain"
+
+
+def _image(call: Call) -> Layout:
+    is_last = image_order(call.inputs[0][1]) is torch.channels_last
     return "channels_last" if is_last else "plain"
 
 
@@ -60,6 +77,8 @@ def _attention(call: Call) -> Layout:
 
 _LAYOUTS: Mapping[Kind, Callable[[Call], Layout]] = {
     "elementwise": _elementwise,
-    "conv": _images,
+    "conv": _convolved,
+    "norm": _image,
+    "reduction": _image,
     "attention": _attention,
 }

@@ -67,7 +67,15 @@ def batched(n):
         (convolution(1, groups=64, n=1, window=49), "depthwise_wide"),
         (convolution(56, groups=4, n=56), "wide_groups"),
         (convolution(64, layout="channels_last"), "channels_last_convolution"),
-        (convolution(3, window=49, layout="channels_last"), "first_convolution"),
+        (convolution(3, window=49, layout="channels_last"), "first_channels_last"),
+        (
+            convolution(4, groups=32, n=4, window=9, layout="channels_last"),
+            "channels_last_thin_groups",
+        ),
+        (convolution(56, groups=4, n=56, layout="channels_last"), "wide_groups"),
+        (operator("cat", "copy", layout="channels_last"), "channels_last_concatenation"),
+        (operator("mean", "reduction", layout="channels_last"), "channels_last_reduction"),
+        (operator("native_batch_norm", "norm", layout="channels_last"), "channels_last_batch_norm"),
         (
             convolution(1, groups=64, n=1, window=9, layout="channels_last"),
             "channels_last_depthwise",
@@ -87,9 +95,8 @@ def test_operators_have_the_class_of_their_kernel(one, found):
 
 
 def test_a_batch_norm_in_training_is_another_kernel():
-    norm = operator("native_batch_norm", "norm")
+    norm = operator("native_batch_norm", "norm", layout="channels_last")
 
-    assert kernel_class(norm) == "batch_norm"
     assert kernel_class(norm, training=True) == "batch_norm_training"
 
 

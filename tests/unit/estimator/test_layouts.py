@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from joulelab.tracing.trace import fake_tensors, trace_program
@@ -41,6 +42,41 @@ def test_images_may_come_with_all_channels_of_a_pixel_side_by_side():
         other = trace_program(lambda: functional.conv2d(last, weight)).operators[0]
 
     assert (plain.layout, other.layout) == ("plain", "channels_last")
+
+
+def traced(step):
+    with fake_tensors():
+        image = torch.empty(2, 8, 16, 16)
+        one, two = image, image.to(memory_format=torch.channels_last)
+        return [
+            [(each.name, each.layout) for each in trace_program(lambda: step(images)).operators]
+            for images in (one, two)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("step", "name"),
+    [
+        (lambda image: torch.cat([image, image], dim=1), "cat"),
+        (lambda image: image.mean((2, 3)), "mean"),
+        (lambda image: nn.BatchNorm2d(8).eval()(image), "native_batch_norm"),
+    ],
+)
+def test_kernels_over_images_know_the_order_of_channels(step, name):
+    plain, last = traced(step)
+    assert (plain[-1], last[-1]) == ((name, "plain"), (name, "channels_last"))
+
+
+def test_a_slice_of_channels_is_copied_before_it_is_convolved():
+    def convolved(channels):
+        windows = torch.empty(8, channels, 3, 3)
+        return traced(lambda image: functional.conv2d(image[:, :channels], windows))
+
+    assert convolved(4) == [
+        [("clone", "plain"), ("convolution", "plain")],
+        [("clone", "plain"), ("convolution", "channels_last")],
+    ]
+    assert convolved(8) == [[("convolution", "plain")], [("convolution", "channels_last")]]
 
 
 def test_attention_is_masked_where_scores_are_added():

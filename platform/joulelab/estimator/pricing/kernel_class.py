@@ -12,14 +12,22 @@ from joulelab.tracing.precision import element_b, is_depthwise
 from joulelab.tracing.program import MatrixShape, Operator
 
 BATCHED_PRODUCT = "batched_product"
+CHANNELS_LAST = "channels_last_convolution"
 CONVOLUTION = "convolution"
+FIRST_CHANNELS_LAST = "first_channels_last"
 FIRST_CONVOLUTION = "first_convolution"
+FIRST_CONVOLUTIONS = (FIRST_CHANNELS_LAST, FIRST_CONVOLUTION)
 LAYER_NORM = "layer_norm"
 PIXEL_CONVOLUTION = "pixel_convolution"
 PRODUCT = "product"
 WIDE_GROUPS = "wide_groups"
 _LIKE = {
     "channels_last_depthwise": "depthwise_narrow",
+    "channels_last_batch_norm": "batch_norm",
+    "channels_last_concatenation": "concatenation",
+    "channels_last_reduction": "row_reduction",
+    "channels_last_thin_groups": "thin_groups",
+    FIRST_CHANNELS_LAST: FIRST_CONVOLUTION,
     "embedding": "indexing",
     "fused_pointwise": "pointwise",
     "fused_reduction": "row_reduction",
@@ -47,6 +55,11 @@ _WIDE_WINDOW = 36
 """Elements of a window from which depthwise convolutions run a kernel of their own."""
 _LEAST_K = 8
 """The k of the smallest matrix instructions of half precision: images have fewer colours."""
+_CONCATENATIONS = {
+    "plain": "concatenation",
+    "channels_last": "channels_last_concatenation",
+    "strided": "strided_concatenation",
+}
 _ROWS_OF_TABLES = ("embedding", "index_select")
 _FILLS = ("fill", "zero", "ones", "full", "arange", "new_zeros", "new_ones")
 
@@ -58,7 +71,11 @@ def kernel_class(operator: Operator, *, training: bool = False) -> str:
     found = _CLASSES[operator.kind](operator)
     if "_backward" in operator.name:
         return f"{found}_backward"
-    return f"{found}_training" if training and found == "batch_norm" else found
+    if found != "batch_norm":
+        return found
+    if training:
+        return "batch_norm_training"
+    return "channels_last_batch_norm" if operator.layout == "channels_last" else found
 
 
 def classes_like(found: str) -> tuple[str, ...]:
@@ -98,18 +115,18 @@ def _convolution(operator: Operator) -> str:
     if shape is None or not is_forward:
         return CONVOLUTION
     if shape.k / shape.window < _LEAST_K:
-        return FIRST_CONVOLUTION
+        return FIRST_CHANNELS_LAST if is_last else FIRST_CONVOLUTION
     if shape.batch > 1:
         return "grouped_convolution" if shape.n <= _NARROW_GROUP else WIDE_GROUPS
     if is_last:
-        return "channels_last_convolution"
+        return CHANNELS_LAST
     is_single = shape.pixels > 0 and shape.window == 1  # of no pixels the window is not known
     return PIXEL_CONVOLUTION if is_single else CONVOLUTION
 
 
 def _depthwise(shape: MatrixShape, *, is_last: bool) -> str:
     if shape.n > 1:
-        return "thin_groups"
+        return "channels_last_thin_groups" if is_last else "thin_groups"
     if shape.window >= _WIDE_WINDOW:
         return "depthwise_wide"
     return "channels_last_depthwise" if is_last else "depthwise_narrow"
@@ -126,10 +143,16 @@ def _product(operator: Operator) -> str:
 def _copy(operator: Operator) -> str:
     name = operator.name
     if name == "cat":
-        return "concatenation" if operator.layout == "plain" else "strided_concatenation"
+        return _CONCATENATIONS[operator.layout]
     if name.startswith(_FILLS):
         return "filling"
     return "rearrangement" if operator.contiguous < _CONTIGUOUS else "copying"
+
+
+def _reduction(operator: Operator) -> str:
+    if "pool" in operator.name:
+        return "pooling"
+    return "channels_last_reduction" if operator.layout == "channels_last" else "row_reduction"
 
 
 def _pointwise(operator: Operator) -> str:
@@ -149,7 +172,7 @@ _CLASSES: Mapping[str, Callable[[Operator], str]] = {
     "norm": lambda operator: next((norm for norm in _NORMS if norm in operator.name), "other_norm"),
     "copy": _copy,
     "gemm": _product,
-    "reduction": lambda operator: "pooling" if "pool" in operator.name else "row_reduction",
+    "reduction": _reduction,
     "elementwise": _pointwise,
     "attention": _attention,
     "softmax": lambda _: "row_softmax",

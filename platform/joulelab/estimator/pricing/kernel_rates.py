@@ -7,8 +7,11 @@ import numpy as np
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import STEP_S
 from joulelab.estimator.pricing.kernel_class import (
+    CHANNELS_LAST,
     CONVOLUTION,
+    FIRST_CHANNELS_LAST,
     FIRST_CONVOLUTION,
+    FIRST_CONVOLUTIONS,
     GROUP_NORM,
     LAYER_NORM,
     PIXEL_CONVOLUTION,
@@ -39,6 +42,8 @@ def strips_used(channels: Array) -> Array:
 _WINDOW_PROLOGUE = 27.0
 """Elements of a window of few channels that take as long as what precedes them: windows of 27 reach
 half the rate of large ones on an H100 (VGG, MobileNet, ResNet, ViT)."""
+_LAST_PROLOGUE = 60.0
+"""The same where channels of a pixel are adjacent: 53 cases of 19 networks on an H200."""
 _PRODUCT_PROLOGUES = {"float32": 64.0}
 _PRODUCT_PROLOGUE = 160.0
 """Elements of a product's sums, of fp32 and of narrower numbers, that take as long as what precedes
@@ -46,7 +51,9 @@ them within a network, where its data comes from the main memory first: 208 prof
 on an H100 and an H200, each of which has least errors at the same two figures. A loop shows none.
 """
 _PROLOGUES = {
+    FIRST_CHANNELS_LAST: _LAST_PROLOGUE,
     FIRST_CONVOLUTION: _WINDOW_PROLOGUE,
+    CHANNELS_LAST: _PRODUCT_PROLOGUE,
     CONVOLUTION: _PRODUCT_PROLOGUE,
     PIXEL_CONVOLUTION: _PRODUCT_PROLOGUE,
 }
@@ -87,7 +94,7 @@ def pipes_of(table: WorkTable, processor: Processor) -> list[Pipe]:
     if FIRST_CONVOLUTION not in processor.timing.kind_efficiency:
         return pipes
     return [
-        "fp32" if found == FIRST_CONVOLUTION and pipe.startswith("tensor_") else pipe
+        "fp32" if found in FIRST_CONVOLUTIONS and pipe.startswith("tensor_") else pipe
         for found, pipe in zip(table.classes, pipes, strict=True)
     ]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from joulelab.core.cost import Pipe
-from joulelab.estimator.pricing.kernel_class import LOAD_B, PIXEL_CONVOLUTION
+from joulelab.estimator.pricing.kernel_class import LOAD_B, PIXEL_CONVOLUTION, WIDE_GROUPS
 from joulelab.estimator.pricing.occupancy import missed_share
 from joulelab.estimator.pricing.table import Array, Flags, WorkTable
 from joulelab.hardware.processor import Processor
@@ -106,9 +106,9 @@ def _changes(table: WorkTable, pipes: list[Pipe], images: _Images) -> tuple[Flag
     on_matrix = np.array(
         [
             operator.kind == "conv"
-            and operator.layout != "channels_last"
+            and (operator.layout != "channels_last" or found == WIDE_GROUPS)
             and pipe.startswith("tensor_")
-            for operator, pipe in zip(table.operators, pipes, strict=True)
+            for operator, found, pipe in zip(table.operators, table.classes, pipes, strict=True)
         ],
         dtype=bool,
     )

@@ -12,7 +12,7 @@ import numpy as np
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import roofline_s, starvation
 from joulelab.errors import ConfigError
-from joulelab.estimator.pricing.kernel_class import FIRST_CONVOLUTION, WIDE_GROUPS
+from joulelab.estimator.pricing.kernel_class import FIRST_CONVOLUTIONS, WIDE_GROUPS
 from joulelab.estimator.pricing.kernel_rates import (
     efficiency,
     group_sums,
@@ -145,7 +145,7 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
                 plain=plain,
                 on_cpu=processor.family == "cpu",
             )
-    first = np.array([found == FIRST_CONVOLUTION for found in table.classes]) & ~on_matrix
+    first = np.array([found in FIRST_CONVOLUTIONS for found in table.classes]) & ~on_matrix
     use[first] = strips_used(table.shapes.n[first])
     use *= useful
     core_s_mhz = table.flop / np.minimum(rates, reached * use) / 1e6

@@ -216,3 +216,17 @@ def test_networks_of_timm_are_traced_and_every_product_is_counted(name):
 
     assert matrix_flop(program) > 0
     assert not program.without_formula
+
+
+@pytest.mark.parametrize("name", ["resnet18", "timm:resnet18", "yolov8n"])
+def test_images_may_lie_with_the_channels_of_a_pixel_adjacent(name):
+    plain, last = (
+        trace_model(name, batch=1, precision="bf16", channels_last=chosen)
+        for chosen in (False, True)
+    )
+
+    layouts = [
+        {one.layout for one in model.phases[0].program.operators if one.kind == "conv"}
+        for model in (plain, last)
+    ]
+    assert layouts == [{"plain"}, {"channels_last"}]
