@@ -52,12 +52,15 @@ _FREE = (
 sensor, and how far kernels in a network stay behind the same kernel run over and over."""
 _UNSEEN = "networks that no fit has seen, on {} boards; time is {:+.0%} on average"
 _H100, _H200 = (NETWORKS.parents[1] / f"{name}_networks" for name in ("h100", "h200"))
+_LAST = _H200.with_name("h200_channels_last")
 _BOARDS = {
     "h200_sxm": (
         (NETWORKS, "fast"),
         (_H200 / "third.csv", _H200 / "third_host.toml"),
         (_H200 / "fourth.csv", _H200 / "fourth_host.toml"),
         (_H200 / "fourth_later.csv", _H200 / "fourth_host_later.toml"),
+        (_H200 / "fifth.csv", _H200 / "fifth_host.toml"),
+        (_LAST / "unseen.csv", _LAST / "unseen_host.toml"),
     ),
     "h100_sxm": (
         (_H100 / "networks.csv", _H100 / "host.toml"),

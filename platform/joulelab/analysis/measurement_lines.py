@@ -103,11 +103,15 @@ def _boards(measurement: Measurement) -> list[tuple[str, str]]:
 
 
 def _figures(measurement: Measurement) -> list[tuple[str, str]]:
-    """What the workload told, a row for each quantity: the first word of a name."""
-    groups = groupby(measurement.figures, key=lambda figure: figure[0].partition("_")[0])
+    """What the workload says, a row for each quantity: the first word of a name, of all GPUs."""
+    groups = groupby(measurement.figures, key=lambda figure: _quantity(figure[0]))
     return [
         (name, ", ".join(f"{name} {value:.4g}" for name, value in group)) for name, group in groups
     ]
+
+
+def _quantity(name: str) -> str:
+    return name.rpartition(".")[2].partition("_")[0]
 
 
 def _faults(measurement: Measurement) -> list[tuple[str, str]]:

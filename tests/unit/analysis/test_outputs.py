@@ -11,7 +11,7 @@ from page_tags import Tags
 from rich.console import Console
 from synthetic_results import board, energy_j, header, measurement, sweep
 
-from joulelab.analysis.measurement_lines import measurements_frame
+from joulelab.analysis.measurement_lines import measurements_frame, report_lines
 from joulelab.analysis.plots import can_plot, phase_figure
 from joulelab.analysis.style import save_png_and_svg, svg_of
 from joulelab.analysis.sweep import analyse_sweep
@@ -344,3 +344,16 @@ def test_analysing_needs_no_plotting_library():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+def test_what_every_gpu_says_of_one_quantity_is_one_row():
+    waited = (("gpu0.waiting_per_unit_s", 1e-6), ("gpu1.waiting_per_unit_s", 2e-6))
+    shared = replace(measurement(1200), figures=(*waited, ("ttft_p50_s", 0.5)))
+
+    lines = report_lines([Record(measurement=shared, trace=None)])
+
+    rows = [line.split(maxsplit=1) for line in lines if line.startswith(("  waiting", "  ttft"))]
+    assert rows == [
+        ["waiting", "gpu0.waiting_per_unit_s 1e-06, gpu1.waiting_per_unit_s 2e-06"],
+        ["ttft", "ttft_p50_s 0.5"],
+    ]
