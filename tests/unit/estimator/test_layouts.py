@@ -1,5 +1,7 @@
 """How operands lie, where PyTorch chooses a kernel by that."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -49,7 +51,7 @@ def traced(step):
         image = torch.empty(2, 8, 16, 16)
         one, two = image, image.to(memory_format=torch.channels_last)
         return [
-            [(each.name, each.layout) for each in trace_program(lambda: step(images)).operators]
+            [(each.name, each.layout) for each in trace_program(partial(step, images)).operators]
             for images in (one, two)
         ]
 

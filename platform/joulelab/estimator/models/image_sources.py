@@ -34,6 +34,9 @@ _DETECTIONS = 8
 """Objects per image, for the heads of masks and keypoints: COCO has 7.7 (arXiv:1405.0312)."""
 
 
+_LAYOUT: Mapping[str, KnobValue] = {"channels_last": False}
+
+
 @dataclass(frozen=True, slots=True)
 class _Task:
     """What a family of networks takes."""
@@ -58,7 +61,6 @@ def _clip(batch: int, knobs: Knobs) -> Inputs:
     return {"clip": torch.empty(batch, 3, frames, size, size)}
 
 
-_LAYOUT = {"channels_last": False}
 _CLASSIFICATION = _Task(unit="image", make_inputs=_image)
 _TASKS: Mapping[str, _Task] = {
     "segmentation": _Task(unit="image", make_inputs=_image, image_size=_SEGMENTATION_SIZE),
