@@ -7,8 +7,9 @@ A newer board of one family is not slower, nor is a narrower format; a larger ba
 time. Energy of a sample rises by no more than a fifth where the batch doubles. What is measured to
 be otherwise is counted apart, with its reason:
 
-- layouts: programs that convolve images channel by channel may be slower in half precision, since
-  each convolution changes the layout twice (``estimator/pricing/layout.py``);
+- layouts: programs that convolve images channel by channel may be slower in half precision, and in
+  single precision on the first board whose tensor units take it (an L4 after a T4), since each
+  convolution changes the layout twice there (``estimator/pricing/layout.py``);
 - casts: half precision launches more kernels, as norms of language models compute in fp32
   (``LlamaRMSNorm`` of transformers), and time rises by no more than their number does;
 - cache: a batch that runs kernel by kernel leaves the last cache. Elementwise kernels reach 6.0
@@ -113,7 +114,7 @@ def _cases(model: str) -> list[Case]:
     print(f"{model} ...", file=sys.stderr, flush=True)
     prices, has_images = _prices(model)
     return [
-        *_by_board(model, prices),
+        *_by_board(model, prices, has_images=has_images),
         *_by_format(model, prices, has_images=has_images),
         *_by_batch(model, prices),
     ]
@@ -156,9 +157,13 @@ def _price(runs: Sequence[PhaseRun]) -> Priced:
     )
 
 
-def _by_board(model: str, prices: Prices) -> Iterator[Case]:
+def _by_board(model: str, prices: Prices, *, has_images: bool) -> Iterator[Case]:
     for line in LINES:
         for older, newer in pairwise(line):
+            has_units = "tensor_tf32" in PROCESSORS[newer].flop_per_clock
+            has_layouts = has_images and has_units > (
+                "tensor_tf32" in PROCESSORS[older].flop_per_clock
+            )
             for precision in _PRECISIONS:
                 for batch in BATCHES:
                     before = prices.get((older, precision, batch))
@@ -166,7 +171,8 @@ def _by_board(model: str, prices: Prices) -> Iterator[Case]:
                     if before and after:
                         what = f"{model} {precision} x {batch}: {newer} against {older}"
                         excess = after.time_s / before.time_s - 1
-                        yield Case(kind="board", what=what, excess=excess)
+                        reason = "layouts" if has_layouts and precision == "fp32" else ""
+                        yield Case(kind="board", what=what, excess=excess, reason=reason)
 
 
 def _by_format(model: str, prices: Prices, *, has_images: bool) -> Iterator[Case]:
