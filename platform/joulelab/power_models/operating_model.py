@@ -13,7 +13,7 @@ from joulelab.hardware.catalogue import spec_of_boards
 from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
-from joulelab.power_models.calibrated import calibrated_spec
+from joulelab.power_models.board_fit import calibrated_spec
 from joulelab.power_models.calibration import Interval
 from joulelab.power_models.decision import NEXT_TO, Sweep, is_tried
 from joulelab.power_models.queries import Queries, queries_of, sweep

@@ -13,7 +13,7 @@ from joulelab.core.grouping import grouped_by
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError
 from joulelab.guard import default_socket_path
-from joulelab.guard.slurm_job import guard_outlives_job
+from joulelab.guard.inquiry import guard_outlives_job
 from joulelab.hardware import spec_for
 from joulelab.hardware.catalogue import spec_of_boards
 

@@ -16,7 +16,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.quality import Direction
 from joulelab.devices.choice import find_visible, is_hardware
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
-from joulelab.guard.holders import holders
+from joulelab.guard.inquiry import holders
 from joulelab.sampling.cuda_device import computing_on, current_uuid
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores, score_space

@@ -242,7 +242,7 @@ def _known(gpu: StudyGpu, calibration: BoardFacts | None) -> GpuSpec | None:
     spec = spec_of_boards(gpu.identity.name)
     if spec is None or calibration is None:
         return spec
-    from joulelab.power_models.calibrated import calibrated_spec  # it needs SciPy
+    from joulelab.power_models.board_fit import calibrated_spec  # it needs SciPy
 
     return calibrated_spec(spec, calibration)
 

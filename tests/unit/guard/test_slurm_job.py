@@ -7,7 +7,7 @@ import pytest
 from joulelab.cli.checks import who_guards
 from joulelab.devices.simulated import fleet
 from joulelab.guard import slurm_job
-from joulelab.guard.slurm_job import guard_outlives_job, outlives_job
+from joulelab.guard.inquiry import guard_outlives_job, outlives_job
 from joulelab.study import gpu as study_gpu
 from joulelab.study.lab import Lab
 
