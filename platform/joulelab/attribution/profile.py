@@ -69,8 +69,7 @@ class ProfileSource(ABC):
     def profile(self, measured: Mapping[str, Measurement]) -> tuple[PhaseProfile, ...]:
         """Return a profile of every phase that was measured, at the clocks of its measurement.
 
-        Raises:
-            MeasurementError: If a phase cannot be profiled; says why.
+        Raises MeasurementError if a phase cannot be profiled; says why.
         """
 
 

@@ -1,19 +1,6 @@
 """What profiles, prices and meter say together, board by board and of all boards."""
 
-
-from collections.abc import Mapping, Sequence
-
-from joulelab.attribution.attribution import Phase, PhaseAttribution, whole_weights
-from joulelab.attribution.collectives import apart
-from joulelab.attribution.estimated import EstimatedCall
-from joulelab.attribution.metered import Metered, Readings
-from joulelab.attribution.prices import Prices, Pricing, Run, reconcile
-from joulelab.attribution.profile import PhaseProfile
-from joulelab.core.measurement import Measurement
-from joulelab.errors import MeasurementError
-from joulelab.workloads.sums import waiting_figure
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -26,10 +13,18 @@ from joulelab.attribution.attribution import (
     Phase,
     PhaseAttribution,
     Share,
+    whole_weights,
 )
-from joulelab.attribution.profile import KernelCall
+from joulelab.attribution.collectives import apart
+from joulelab.attribution.estimated import EstimatedCall
+from joulelab.attribution.metered import Metered, Readings
+from joulelab.attribution.prices import Prices, Pricing, Run, reconcile
+from joulelab.attribution.profile import KernelCall, PhaseProfile
 from joulelab.core.grouping import grouped_by
+from joulelab.core.measurement import Measurement
+from joulelab.errors import MeasurementError
 from joulelab.tracing.program import Operator
+from joulelab.workloads.sums import waiting_figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -89,8 +89,7 @@ class Replay(Workload[ReplaySettings]):
     def program(self) -> Workload[Any]:
         """The program whose kernels are replayed.
 
-        Raises:
-            ConfigError: If there is none of that name, or a knob is wrong.
+        Raises ConfigError if there is none of that name, or a knob is wrong.
         """
         knobs: Mapping[str, KnobValue] = json.loads(self.settings.knobs)
         return WORKLOADS[self.settings.program].from_knobs(knobs)

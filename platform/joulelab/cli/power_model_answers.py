@@ -1,6 +1,5 @@
 """``joulelab models predict`` and ``sweep``: power, time and energy at some or all clocks."""
 
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,11 @@ from rich.text import Text
 from joulelab.cli.power_models import MOST_LEVEL, OfTable
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_MHZ, MOST_S, check_positive, check_range
+from joulelab.core.device import DeviceIdentity
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
+from joulelab.hardware.board_facts import BoardFacts, read_board_facts
+from joulelab.hardware.catalogue import spec_of_boards
 from joulelab.objectives import OBJECTIVES
 from joulelab.power_models.calibration import Interval
 from joulelab.power_models.decision import CHOSEN_BY
@@ -29,18 +31,8 @@ from joulelab.power_models.operating_model import (
 )
 from joulelab.power_models.queries import Profile, Queries, profile_of, sweep
 from joulelab.power_models.runs import Array, Runs
-from joulelab.tracking.mlflow_registry import reference, store_of
-
-from dataclasses import dataclass
-from pathlib import Path
-
-from joulelab.core.device import DeviceIdentity
-from joulelab.errors import ConfigError
-from joulelab.hardware.board_facts import BoardFacts, read_board_facts
-from joulelab.hardware.catalogue import spec_of_boards
-from joulelab.power_models.operating_model import OperatingModel
 from joulelab.tracking.mlflow_calibrations import calibration_file, own_calibration
-from joulelab.tracking.mlflow_registry import store_of
+from joulelab.tracking.mlflow_registry import reference, store_of
 from joulelab.tracking.store import read_studies
 
 
@@ -61,11 +53,8 @@ class OnBoard:
         """Return ``model`` with what was measured of the board with the label ``gpu``.
 
         ``board`` is its kind; ``table`` is where its runs are, of which a results folder says on
-        which board they ran.
-
-        Raises:
-            ConfigError: If the calibration is of another kind, or of another board, driver or host
-                than the runs; or if the models have no law.
+        which board they ran. Raises ConfigError if the calibration is of another kind, or of
+        another board, driver or host than the runs; or if the models have no law.
         """
         ran_on = _ran_on(table, gpu)
         if (facts := self._facts(ran_on)) is None:

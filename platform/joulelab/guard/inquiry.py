@@ -3,27 +3,19 @@
 One that ends with the SLURM job that borrows from it leaves clocks set.
 """
 
-
 import os
 import re
-from contextlib import suppress
-from pathlib import Path
-
-from joulelab.errors import GuardError
-from joulelab.guard.client import GuardClient
-from joulelab.guard.start import may_start, nobody_listens
-
-import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.choice import with_store
-from joulelab.errors import JouleLabError
+from joulelab.errors import GuardError, JouleLabError
 from joulelab.guard.client import GuardClient
 from joulelab.guard.protocol import GuardStatus
 from joulelab.guard.settings import default_socket_path
-
+from joulelab.guard.start import may_start, nobody_listens
 
 _PATIENCE_S = 2.0
 
@@ -66,8 +58,7 @@ _PROC = Path("/proc")
 def pid_of_guard(socket_path: Path, timeout_s: float) -> int | None:
     """Return the process of a guard; ``None`` if none is there, and one starts when it is needed.
 
-    Raises:
-        GuardError: If one listens that does not answer, or none does and only root may start it.
+    Raises GuardError if one listens that does not answer, or none does and only root may start it.
     """
     if nobody_listens(socket_path) and may_start(socket_path):
         return None

@@ -9,21 +9,11 @@ other three, at least 0, are each application's and follow by linear least squar
 calibrated has them in place of what the catalogue says of its kind.
 """
 
-
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import least_squares, nnls  # type: ignore[import-untyped]
-
-from joulelab.errors import ConfigError
-from joulelab.hardware.processor import VoltageCurve
-from joulelab.power_models.runs import NEAR_CAP, Array, Flags, Runs
-
-from dataclasses import replace
-
-import numpy as np
-from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
 from joulelab.core.power_law import relative_time
 from joulelab.errors import ConfigError
@@ -31,8 +21,7 @@ from joulelab.hardware.board_facts import BoardFacts, ClockPoint
 from joulelab.hardware.processor import VoltageCurve
 from joulelab.hardware.spec import GpuSpec
 from joulelab.power_models.readers import runs_of_rows
-from joulelab.power_models.runs import Array
-
+from joulelab.power_models.runs import NEAR_CAP, Array, Flags, Runs
 
 NAMES = ("ridge_mhz", "slope_per_ghz", "curvature_per_ghz2", "constant_w")
 LEAST_CLOCKS = 6
@@ -106,8 +95,7 @@ class _Application:
 def fit_board(runs: Runs, limit_w: float) -> BoardFit:
     """Fit voltage curve and constant power of one GPU, whose default power limit is ``limit_w``.
 
-    Raises:
-        ConfigError: If there are runs of several GPUs, or no application has clocks enough.
+    Raises ConfigError if there are runs of several GPUs, or no application has clocks enough.
     """
     if len(set(runs.gpu.tolist())) != 1:
         raise ConfigError(

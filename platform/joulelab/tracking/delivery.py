@@ -87,9 +87,8 @@ class DeliveryReport:
 def deliver(store: ResultStore, tracker: Tracker) -> DeliveryReport:
     """Bring every undelivered measurement of ``store`` to ``tracker``.
 
-    Raises:
-        TrackingError: If the folder has no study header, another process is delivering it,
-            or it cannot be read. A tracker that fails is reported, not raised.
+    Raises TrackingError if the folder has no study header, another process is delivering it, or it
+    cannot be read. A tracker that fails is reported, not raised.
     """
     header = store.read_study()
     if header is None:
