@@ -15,8 +15,8 @@ from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial, product_slug
 from joulelab.errors import ConfigError
-from joulelab.guard.settings import GuardSettings
 from joulelab.guard.inquiry import HOW_TO_OUTLIVE
+from joulelab.guard.settings import GuardSettings
 from joulelab.hardware.board_facts import BoardFacts, read_board_facts
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
