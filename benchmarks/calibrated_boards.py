@@ -29,7 +29,7 @@ from joulelab.hardware import GpuSpec
 from joulelab.hardware.board_facts import SCHEMA, BoardFacts, ClockPoint
 from joulelab.hardware.catalogue import GPUS
 from joulelab.objectives import EDP
-from joulelab.power_models.calibrated import calibrated_spec
+from joulelab.power_models.board_fit import calibrated_spec
 from joulelab.power_models.members.stacked import StackedModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import queries_of

@@ -18,7 +18,7 @@ from joulelab.core.check import Check, CheckOutcome, run_checks
 from joulelab.devices.choice import check_backend
 from joulelab.devices.nvml_library import HOW_TO_GET_PERMISSION
 from joulelab.errors import ConfigError, one_line
-from joulelab.guard.slurm_job import HOW_TO_OUTLIVE
+from joulelab.guard.inquiry import HOW_TO_OUTLIVE
 from joulelab.study.progress import announced
 from joulelab.tracking.durable import LEAST_FREE_B, check_folder
 from joulelab_actors.node_facts import (

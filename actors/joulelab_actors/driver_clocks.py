@@ -37,8 +37,7 @@ _WIDTH = 150
 def check_asked(batches: Sequence[int], *, plan: bool, table: bool) -> None:
     """Refuse what no workload takes, and two wishes of which one would be forgotten.
 
-    Raises:
-        ConfigError: Says which.
+    Raises ConfigError, which says which.
     """
     for batch in batches:
         require_count("A batch", batch)

@@ -64,8 +64,7 @@ class GpuActor:
     def ready(self) -> Readiness:
         """Open the device, if need be, and say what this actor is.
 
-        Raises:
-            DeviceError: If the device cannot be opened, or is another than it should be.
+        Raises DeviceError if the device cannot be opened, or is another than it should be.
         """
         return Readiness(
             identity=self._worker.open(),
@@ -80,12 +79,9 @@ class GpuActor:
         """Measure ``trial`` and append its records to the store before returning them.
 
         ``pid`` is the process that said that it is ready. A call that reaches Ray after its death
-        waits for the next process, where the driver has planned the trial again by then.
-
-        Raises:
-            ActorReplacedError: If it is not this process.
-            JouleLabError: If there is not even an invalid measurement to return.
-            TrackingError: If it cannot be stored, or is no longer to be.
+        waits for the next process, where the driver has planned the trial again by then. Raises
+        ActorReplacedError if it is not this process; JouleLabError if there is not even an invalid
+        measurement to return; TrackingError if it cannot be stored, or is no longer to be.
         """
         if pid != os.getpid():
             raise ActorReplacedError(f"process {pid} was replaced before it began the trial")
@@ -97,8 +93,7 @@ class GpuActor:
     ) -> "Attribution":
         """Say where the energy of a program goes; nothing is stored.
 
-        Raises:
-            JouleLabError: If it cannot be found out; says why.
+        Raises JouleLabError if it cannot be found out; says why.
         """
         return self._worker.attribute(configuration, method, variants)
 
@@ -125,8 +120,7 @@ READY_TIMEOUT_S = 180.0
 class Member:
     """A GPU's actor, its trials in order, and the question whether it is ready, if one is open.
 
-    Raises:
-        ValueError: If the GPU has an actor already; Ray's answer to a name that is taken.
+    Raises ValueError if the GPU has an actor already; Ray's answer to a name that is taken.
     """
 
     def __init__(self, site: Site, settings: WorkerSettings) -> None:
@@ -207,10 +201,8 @@ NAME_TIMEOUT_S = 15.0
 def enlisted(site: Site, settings: WorkerSettings, deadline_s: float) -> Member:
     """Start the actor of a GPU; one of a driver that was just killed takes a moment to end.
 
-    It is waited for until ``deadline_s`` on the monotonic clock.
-
-    Raises:
-        DeviceError: If another study has the GPU.
+    It is waited for until ``deadline_s`` on the monotonic clock. Raises DeviceError if another
+    study has the GPU.
     """
     while True:
         try:
@@ -247,11 +239,9 @@ def _start_actor(site: Site, settings: WorkerSettings) -> Any:
 def require_cuda_sees_only(uuid: str) -> None:
     """Check that this process computes on the GPU ``uuid`` and can reach no other.
 
-    CUDA and NVML count GPUs in orders of their own, and a scheduler may hand out one while
-    the sensors of another are read; the UUID is the same to both.
-
-    Raises:
-        DeviceError: If CUDA sees another GPU, several, or none.
+    CUDA and NVML count GPUs in orders of their own, and a scheduler may hand out one while the
+    sensors of another are read; the UUID is the same to both. Raises DeviceError if CUDA sees
+    another GPU, several, or none.
     """
     seen = seen_uuids()
     if len(seen) != 1 or not is_same(seen[0], uuid):

@@ -118,13 +118,10 @@ class Laboratory(AbstractLab[Site]):
     def open(self, *workloads: str, mixed: bool = False) -> Generator[tuple[Site, ...]]:
         """Take the study, if it is named, hold a connection to Ray, and yield the GPUs to use.
 
-        What can be refused without Ray is refused before it starts.
-
-        Raises:
-            ConfigError: If a program cannot travel to the nodes; if the results cannot be written,
-                delivered, or are those of a study that is under way; if fewer GPUs than asked for
-                are there, or they are of other products than they may be.
-            DeviceNotFoundError: If there are none.
+        What can be refused without Ray is refused before it starts. Raises ConfigError if a program
+        cannot travel to the nodes; if the results cannot be written, delivered, or are those of a
+        study that is under way; if fewer GPUs than asked for are there, or they are of other
+        products than they may be; DeviceNotFoundError if there are none.
         """
         with ExitStack() as stack:
             self._check_places()
@@ -212,9 +209,8 @@ class Laboratory(AbstractLab[Site]):
     def strategy(self, name: str) -> MakeStrategy:
         """Return what makes the search algorithm called ``name``, ours or Ray Tune's.
 
-        Raises:
-            UnknownNameError: If there is none, or no such scheduler; names the closest ones.
-            ConfigError: If it needs a package that is not installed.
+        Raises UnknownNameError if there is none, or no such scheduler; names the closest ones;
+        ConfigError if it needs a package that is not installed.
         """
         from joulelab_actors.tune.algorithms import algorithm, scheduler
 

@@ -22,7 +22,7 @@ from joulelab.devices.choice import choose_backend, is_hardware, usable
 from joulelab.errors import GuardError, JouleLabError, one_line
 from joulelab.guard import default_socket_path
 from joulelab.guard.control import owed_on
-from joulelab.guard.slurm_job import outlives_job, pid_of_guard
+from joulelab.guard.inquiry import outlives_job, pid_of_guard
 from joulelab.provenance import joulelab_version, package_version
 from joulelab.tracking.durable import check_folder
 from joulelab.tracking.study_lock import has_local_locks, kind_of

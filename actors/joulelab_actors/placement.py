@@ -80,11 +80,8 @@ def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
     """Find the GPUs of ``backend`` on every node of the connected cluster.
 
     ``"auto"`` is the best that finds a GPU, node by node. ``store`` is the folder of state or
-    recordings, for backends that are not hardware.
-
-    Raises:
-        UnknownNameError: If there is no such backend.
-        DeviceNotFoundError: If no node has a device; says why, node by node.
+    recordings, for backends that are not hardware. Raises UnknownNameError if there is no such
+    backend; DeviceNotFoundError if no node has a device; says why, node by node.
     """
     if backend != "auto":
         DEVICES[backend]  # a wrong name is told here rather than by every node
@@ -99,9 +96,7 @@ def simulated_sites(
 
     ``kinds`` are of the catalogue, e.g. ``"h200_sxm"``. ``store`` is the folder on each node that
     holds the state of its GPUs. With ``others`` those of the kinds that are there besides follow.
-
-    Raises:
-        ConfigError: If ``num_gpus`` is below 1 or a kind is not in the catalogue.
+    Raises ConfigError if ``num_gpus`` is below 1 or a kind is not in the catalogue.
     """
     if num_gpus < 1:
         raise ConfigError(f"num_gpus must be at least 1, got {num_gpus}.")
@@ -119,8 +114,7 @@ def simulated_sites(
 def grouped_sites(sites: Sequence[Site], gpus_per_trial: int) -> tuple[Site, ...]:
     """Return sites that stand for ``gpus_per_trial`` GPUs of one node each.
 
-    Raises:
-        ConfigError: If no node has so many of one product.
+    Raises ConfigError if no node has so many of one product.
     """
     resources = {site.uuid: site.resource for site in sites}
     return tuple(

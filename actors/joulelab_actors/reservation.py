@@ -17,7 +17,7 @@ from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _in
 from ray.util import list_named_actors
 
 from joulelab.core.device import DeviceAddress
-from joulelab.guard.holders import holders
+from joulelab.guard.inquiry import holders
 from joulelab.study.gpu import by_product
 from joulelab_actors.gpu_actor import NAME_TIMEOUT_S
 from joulelab_actors.placement import Site, call_on

@@ -27,11 +27,8 @@ def score_beside(
     is measured would be measured with it. A simulated GPU leaves it to the processor of its node.
     Scores are kept on that node's disk for all studies; those of a user's program, which may read
     files that nobody knows of, for this study alone, in its ``folder``. ``metric`` is as for
-    :func:`score_space`.
-
-    Raises:
-        ConfigError: If the outputs cannot be scored, or the baseline's have no score; or if they
-            could not be searched: a simulated GPU needs a cost.
+    :func:`score_space`. Raises ConfigError if the outputs cannot be scored, or the baseline's have
+    no score; or if they could not be searched: a simulated GPU needs a cost.
     """
     check_cost(space.baseline, [site])
     make_remote: Any = ray.remote

@@ -36,9 +36,7 @@ def connected(*, num_cpus: int | None = None, dashboard: bool = False) -> Genera
     here and ended at the end, with a token of its own, so that nobody else on the machine can use
     it. A connection that exists already is used and left as it is. ``num_cpus``, by default those
     of the machine, and ``dashboard``, on this machine alone, are of a Ray that is started here.
-
-    Raises:
-        DeviceError: If no Ray could be joined or started.
+    Raises DeviceError if no Ray could be joined or started.
     """
     if ray.is_initialized():
         yield

@@ -70,9 +70,8 @@ _SCHEDULERS = {"asha": "async_hyperband", **{name: name for name in SCHEDULER_IM
 def algorithm(name: str) -> MakeStrategy:
     """Return what makes the algorithm called ``name``.
 
-    Raises:
-        UnknownNameError: If there is none; names the closest ones.
-        ConfigError: If it needs a package that is not installed.
+    Raises UnknownNameError if there is none; names the closest ones; ConfigError if it needs a
+    package that is not installed.
     """
     if name in STRATEGIES:
         return STRATEGIES[name]
@@ -88,9 +87,8 @@ def algorithm(name: str) -> MakeStrategy:
 def scheduler(name: str | None, most_repeats: int) -> TrialScheduler | None:
     """Return Tune's scheduler called ``name``, or asha, for so many measurements of a trial.
 
-    Raises:
-        UnknownNameError: If there is none; names the closest ones.
-        ConfigError: If it needs more than its name, as those do that change configurations.
+    Raises UnknownNameError if there is none; names the closest ones; ConfigError if it needs more
+    than its name, as those do that change configurations.
     """
     if name is None:
         return None
@@ -110,8 +108,7 @@ def scheduler(name: str | None, most_repeats: int) -> TrialScheduler | None:
 def _of_own_package(name: str, points: list[Point], seed: int) -> Searcher:
     """Make an algorithm whose names for seed and first points are its package's own.
 
-    Raises:
-        ConfigError: If the package is not installed, or not as Tune needs it.
+    Raises ConfigError if the package is not installed, or not as Tune needs it.
     """
     how: dict[str, Any] = dict.fromkeys(("seed", "random_state_seed", "random_seed"), seed)
     how |= {"points_to_evaluate": points or None, "budget": _BUDGET}

@@ -67,8 +67,7 @@ class Steering:
     def run(self, queue: TuneQueue) -> Generator[None]:
         """Run Tune in a thread for the length of a ``with`` block.
 
-        Raises:
-            DeviceError: If Tune failed, or hangs.
+        Raises DeviceError if Tune failed, or hangs.
         """
         _queues[queue.study], queue.turnover.pulse = queue, Pulse(MOST_IDLE_S)
         thread = Thread(target=self._fit, args=(queue,), name="tune", daemon=True)

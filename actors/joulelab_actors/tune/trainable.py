@@ -32,8 +32,7 @@ def config_of(configuration: Configuration, repeat: int = 0) -> dict[str, Any]:
 def configuration_of(config: Mapping[str, Any]) -> tuple[Configuration, int]:
     """Return the configuration that Tune has as ``config``, and the number of its repeat.
 
-    Raises:
-        ConfigError: If it names no workload, or a value is none that a GPU can have.
+    Raises ConfigError if it names no workload, or a value is none that a GPU can have.
     """
     # Algorithms of Tune's suggest numbers of NumPy's.
     rest = {k: v.item() if isinstance(v, np.generic) else v for k, v in config.items()}
@@ -71,8 +70,7 @@ class MeasuredTrial(tune.Trainable):
     def step(self) -> Result:
         """Return the figures of one measurement.
 
-        Raises:
-            MeasurementError: If there are none, and there must be.
+        Raises MeasurementError if there are none, and there must be.
         """
         ask = Ask(
             name=f"{self.trial_id}-{self.iteration}",

@@ -106,8 +106,7 @@ class TuneQueue(SearchQueue):
     def suggest(self, trial_id: str) -> Key | None:
         """Return what Tune is to start next under this id; ``None`` if that is nothing now.
 
-        Raises:
-            ConfigError: If the strategy asks for what cannot be carried out.
+        Raises ConfigError if the strategy asks for what cannot be carried out.
         """
         with self._lock:
             if not self._is_led:

@@ -69,8 +69,7 @@ class Pulse:
     def check(self, study: str) -> None:
         """Return if Tune did something of late, where nothing of the study is measured.
 
-        Raises:
-            DeviceError: If it did not.
+        Raises DeviceError if it did not.
         """
         if self._clock() - self._beat_s > self._most_idle_s:
             raise DeviceError(

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import numpy as np
 from typing_extensions import override
@@ -251,6 +250,3 @@ class Attribution:
             return {}
         own = knob_words((knob, self.knobs[knob]) for knob in others[0][0].knobs)
         return {own: self.phase(name)} | {str(variant): phase for variant, phase in others}
-
-
-Item = TypeVar("Item")

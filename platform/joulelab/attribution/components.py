@@ -60,7 +60,7 @@ _RULES: tuple[_Rule, ...] = (
     ("communication", lambda operator, _: operator.name == ALL_REDUCE),
     ("waiting", lambda operator, _: operator.name == WAITING),
     ("links awake", lambda operator, _: operator.name == LINKS_AWAKE),
-    ("normalisation", lambda operator, path: operator.kind == "norm" or _norms(path)),
+    ("normalisation", lambda operator, path: operator.kind == "norm" or _NORM.search(_leaf(path))),
     ("attention projections", lambda operator, path: _projects(operator, path)),
     ("attention core", lambda _, path: _ATTENTION.search(path) or "rotary" in path),
     ("output head", lambda _, path: _HEAD.search(path)),
@@ -99,10 +99,6 @@ def _ends(path: str) -> bool:
 
 def _leaf(path: str) -> str:
     return path.rpartition(".")[2]
-
-
-def _norms(path: str) -> bool:
-    return _NORM.search(_leaf(path)) is not None
 
 
 def _projects(operator: Operator, path: str) -> bool:

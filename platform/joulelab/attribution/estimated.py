@@ -41,10 +41,8 @@ def estimated_calls(
 ) -> Mapping[str, tuple[EstimatedCall, ...]]:
     """Return what the estimator says of one execution of each phase, call by call.
 
-    Of several devices, ``phases`` are what one runs, and so is the answer.
-
-    Raises:
-        ConfigError: If the processor lacks the precision, or the point is off its range.
+    Of several devices, ``phases`` are what one runs, and so is the answer. Raises ConfigError if
+    the processor lacks the precision, or the point is off its range.
     """
     model = TracedModel(name="", unit="", batch=1, precision=precision, phases=tuple(phases))
     found = predict.estimate(model, processor, point=point, num_devices=num_devices)

@@ -82,8 +82,7 @@ class Launches:
 def read_trace(path: Path) -> Launches:
     """Read a trace that ``torch.profiler`` exported, plain or gzipped.
 
-    Raises:
-        ConfigError: If it is no trace, is cut off, or holds nothing that ran on a GPU.
+    Raises ConfigError if it is no trace, is cut off, or holds nothing that ran on a GPU.
     """
     columns = _Columns()
     with _opened(path) as file:

@@ -31,8 +31,7 @@ class Metered:
     def of(cls, read: Measurement, static_w: float) -> "Metered":
         """Return what was read of a phase.
 
-        Raises:
-            MeasurementError: If a finding voids it; says which.
+        Raises MeasurementError if a finding voids it; says which.
         """
         require_metered(read)
         work = sum(window.work for window in read.windows)
@@ -107,10 +106,8 @@ def require_metered(read: Measurement) -> None:
 def static_power(measured: Mapping[str, Measurement], u: float) -> tuple[float, float]:
     """Return the power at rest, in watts, and its standard uncertainty.
 
-    ``u`` is how far power at rest is from static power under load, relative.
-
-    Raises:
-        MeasurementError: If a phase could not be metered, or power at rest was not measured.
+    ``u`` is how far power at rest is from static power under load, relative. Raises
+    MeasurementError if a phase could not be metered, or power at rest was not measured.
     """
     for read in measured.values():
         require_metered(read)

@@ -68,8 +68,7 @@ class Reconciled:
 def reconcile(prior: Solution, runs: tuple[Run, ...]) -> Reconciled:
     """Return the most likely prices given a prior and metered runs.
 
-    Raises:
-        ConfigError: If shapes do not fit, or an uncertainty is not positive.
+    Raises ConfigError if shapes do not fit, or an uncertainty is not positive.
     """
     for run in runs:
         if run.weights.shape != prior.prices.shape or not run.energy_u_j > 0:
@@ -156,6 +155,5 @@ class Pricing(ABC):
     ) -> Prices:
         """Return prices of all calls of ``profiles``.
 
-        Raises:
-            MeasurementError: If they cannot be priced; says why.
+        Raises MeasurementError if they cannot be priced; says why.
         """

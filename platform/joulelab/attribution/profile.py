@@ -1,12 +1,10 @@
 """Which kernels a phase launches, for whom, and how long each is on the device."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
 from joulelab.core.cost import KernelCost
-from joulelab.core.measurement import Measurement
 from joulelab.tracing.program import Operator
 
 
@@ -60,18 +58,6 @@ def main_phases(profiles: Iterable[PhaseProfile]) -> Mapping[str, str]:
             if name not in shares or share > shares[name][0]:
                 shares[name] = share, profile.phase
     return {name: phase for name, (_, phase) in shares.items()}
-
-
-class ProfileSource(ABC):
-    """Tells which kernels the phases of a program launch."""
-
-    @abstractmethod
-    def profile(self, measured: Mapping[str, Measurement]) -> tuple[PhaseProfile, ...]:
-        """Return a profile of every phase that was measured, at the clocks of its measurement.
-
-        Raises:
-            MeasurementError: If a phase cannot be profiled; says why.
-        """
 
 
 def kernel_name(operator: Operator, signature: object) -> str:

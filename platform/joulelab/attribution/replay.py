@@ -6,9 +6,9 @@ a kernel takes of the one before it is where that left it. Data are the run's (`
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
@@ -24,6 +24,9 @@ from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
 from joulelab.workloads.network import TorchWorkload
 from joulelab.workloads.program import Program
+
+if TYPE_CHECKING:  # it needs PyTorch at once
+    from joulelab.attribution.torch_replay import TorchPlayer
 
 _PLAYED_J = 3.0
 """Launches of about this energy are one execution of a kernel that a simulated GPU plays."""
@@ -51,19 +54,6 @@ class ReplaySettings:
     tensor_parallel: int = 1
 
 
-class Player(Protocol):
-    """Launches the recorded calls of a program on a GPU."""
-
-    def names(self) -> Sequence[str]:
-        """Return the distinct kernels that matter and can be replayed."""
-
-    def launch(self, name: str, pause: Pause | None = None) -> int:
-        """Launch a kernel some thousand times, resting after each; return how often."""
-
-    def close(self) -> None:
-        """Free what it holds."""
-
-
 class Replay(Workload[ReplaySettings]):
     """Runs one distinct kernel per phase, and counts launches."""
 
@@ -75,7 +65,7 @@ class Replay(Workload[ReplaySettings]):
         super().__init__(settings)
         asked: Mapping[str, tuple[float, float]] = json.loads(settings.pauses)
         self._pauses = {name: Pause(*pair) for name, pair in asked.items()}
-        self._player: Player | None = None
+        self._player: TorchPlayer | None = None
         self._costs: Mapping[str, KernelCost] | None = None
         self._parameter_b = 0.0
 
@@ -89,8 +79,7 @@ class Replay(Workload[ReplaySettings]):
     def program(self) -> Workload[Any]:
         """The program whose kernels are replayed.
 
-        Raises:
-            ConfigError: If there is none of that name, or a knob is wrong.
+        Raises ConfigError if there is none of that name, or a knob is wrong.
         """
         knobs: Mapping[str, KnobValue] = json.loads(self.settings.knobs)
         return WORKLOADS[self.settings.program].from_knobs(knobs)
@@ -100,7 +89,7 @@ class Replay(Workload[ReplaySettings]):
         """What tells which calls are recorded, whatever pauses lie between them."""
         return replace(self.settings, pauses="{}")
 
-    def released(self) -> Player | None:
+    def released(self) -> "TorchPlayer | None":
         """Return the recorded calls, to be replayed by another; forget them."""
         player, self._player = self._player, None
         return player

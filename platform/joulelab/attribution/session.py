@@ -85,11 +85,8 @@ class Session:
     ) -> Attribution:
         """Return where the energy of a workload goes at an operating point.
 
-        What ``variants`` of it take is in the answer, too.
-
-        Raises:
-            ConfigError: If the program cannot be run or traced as asked for.
-            MeasurementError: If a phase could not be measured; says why.
+        What ``variants`` of it take is in the answer, too. Raises ConfigError if the program cannot
+        be run or traced as asked for; MeasurementError if a phase could not be measured; says why.
         """
         asked = [(variant, variant.of(configuration)) for variant in variants]
         found = self._attribute(configuration, method)

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from joulelab.attribution.metered import Metered
-from joulelab.attribution.profile import KernelCall, PhaseProfile, ProfileSource, cost_name
+from joulelab.attribution.profile import KernelCall, PhaseProfile, cost_name
 from joulelab.core.cost import PhaseCost
 from joulelab.core.measurement import Measurement
 from joulelab.devices.simulated.board import Board
@@ -17,7 +16,7 @@ from joulelab.tracing.kernels import kernels_of
 from joulelab.tracing.program import ProgramPhase
 
 
-class SimulatedSource(ProfileSource):
+class SimulatedSource:
     """Profiles traced phases, of one of some GPUs, with the times of its own physics."""
 
     def __init__(
@@ -27,8 +26,8 @@ class SimulatedSource(ProfileSource):
         self._phases = phases
         self._num_devices = num_devices
 
-    @override
     def profile(self, measured: Mapping[str, Measurement]) -> tuple[PhaseProfile, ...]:
+        """Return a profile of every phase that was measured, at the clocks of its measurement."""
         return tuple(
             self._profile(phase, measured[phase.phase])
             for phase in self._phases

@@ -77,8 +77,7 @@ class Steps:
 def steps_of(workload: Workload[Any], phase: str) -> Steps:
     """Return the program of a phase of a workload that is prepared on this process's GPU.
 
-    Raises:
-        ConfigError: If it runs nothing in this process that can be followed.
+    Raises ConfigError if it runs nothing in this process that can be followed.
     """
     if isinstance(workload, Program) and workload.call is not None:
         work = workload.request.size  # of its one phase

@@ -19,12 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import distributed
 from torch.profiler import ProfilerActivity, profile
-from typing_extensions import override
 
 from joulelab.attribution.collectives import COLLECTIVE
 from joulelab.attribution.kineto import Launches, read_trace
 from joulelab.attribution.metered import Metered
-from joulelab.attribution.profile import MOST_NAMED, KernelCall, PhaseProfile, ProfileSource
+from joulelab.attribution.profile import MOST_NAMED, KernelCall, PhaseProfile
 from joulelab.attribution.torch_calls import IN_A_ROW, MARK, RecordedCall, Steps, record, steps_of
 from joulelab.core.measurement import Measurement
 from joulelab.tracing.program import ALL_REDUCE
@@ -40,60 +39,52 @@ _MOST_LAUNCHES = 200_000
 _OVERLAP = 1.02
 
 
-class TorchSource(ProfileSource):
-    """Profiles a workload that is prepared on this process's GPU.
-
-    The trace of each phase with its calls marked is kept in ``traces``, if that is a folder, as
-    ``joulelab kernels`` reads it.
-    """
-
-    def __init__(self, workload: Workload[Any], traces: Path | None = None) -> None:
-        self._workload = workload
-        self._traces = traces
-
-    @override
-    def profile(self, measured: Mapping[str, Measurement]) -> tuple[PhaseProfile, ...]:
-        return tuple(
-            self._profile(phase, measured[phase])
-            for phase in self._workload.phases
-            if phase in measured
-        )
-
-    def _profile(self, phase: str, measured: Measurement) -> PhaseProfile:
-        steps = steps_of(self._workload, phase)
-        executed_s = steps.work * Metered.of(measured, static_w=0.0).time_s
-        marked = marked_launches(steps)
-        timed, notes = timed_launches(steps, marked, executed_s)
-        if self._traces is not None:
-            slowdown = keep_trace(steps, self._trace(self._traces, phase)) / executed_s
-            held = f"The trace holds {IN_A_ROW} executions, at {slowdown:.2f} times their time."
-            notes = (*notes, held)
-        calls = tuple(
-            _call(marked, number, timed[:, marked.owner == number].sum(axis=1))
-            for number in dict.fromkeys(marked.owner[marked.owner >= 0].tolist())
-        )
-        return PhaseProfile(
-            phase=phase,
-            executions=steps.executions,
-            unit=measured.unit,
-            work=steps.work,
-            calls=calls,
-            stray_s=float(timed[:, marked.owner < 0].sum(axis=1).mean()),
-            notes=tuple(f"{phase}: {note}" for note in notes),
-        )
-
-    def _trace(self, folder: Path, phase: str) -> Path:
-        """Return where the trace of a phase is kept: of a rank, by its number."""
-        folder.mkdir(parents=True, exist_ok=True)
-        rank = f"-rank-{distributed.get_rank()}" if distributed.is_initialized() else ""
-        return folder / f"{phase}{rank}.json.gz"
-
-
 def profiled(
     workload: Workload[Any], measured: Mapping[str, Measurement], traces: Path | None = None
 ) -> tuple[PhaseProfile, ...]:
-    """Return the profiles of a workload that is prepared on this process's GPU."""
-    return TorchSource(workload, traces).profile(measured)
+    """Return the profiles of a workload that is prepared on this process's GPU.
+
+    The trace of each phase with its calls marked is kept in ``traces``, if that is a folder, as
+    ``joulelab kernels`` reads it. Raises MeasurementError if a phase could not be metered.
+    """
+    return tuple(
+        _profiled(workload, phase, measured[phase], traces)
+        for phase in workload.phases
+        if phase in measured
+    )
+
+
+def _profiled(
+    workload: Workload[Any], phase: str, measured: Measurement, traces: Path | None
+) -> PhaseProfile:
+    steps = steps_of(workload, phase)
+    executed_s = steps.work * Metered.of(measured, static_w=0.0).time_s
+    marked = marked_launches(steps)
+    timed, notes = timed_launches(steps, marked, executed_s)
+    if traces is not None:
+        slowdown = keep_trace(steps, trace_path(traces, phase)) / executed_s
+        held = f"The trace holds {IN_A_ROW} executions, at {slowdown:.2f} times their time."
+        notes = (*notes, held)
+    calls = tuple(
+        _call(marked, number, timed[:, marked.owner == number].sum(axis=1))
+        for number in dict.fromkeys(marked.owner[marked.owner >= 0].tolist())
+    )
+    return PhaseProfile(
+        phase=phase,
+        executions=steps.executions,
+        unit=measured.unit,
+        work=steps.work,
+        calls=calls,
+        stray_s=float(timed[:, marked.owner < 0].sum(axis=1).mean()),
+        notes=tuple(f"{phase}: {note}" for note in notes),
+    )
+
+
+def trace_path(folder: Path, phase: str) -> Path:
+    """Return where the trace of a phase is kept: of a rank, by its number."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rank = f"-rank-{distributed.get_rank()}" if distributed.is_initialized() else ""
+    return folder / f"{phase}{rank}.json.gz"
 
 
 def _call(marked: "MarkedLaunches", number: int, each_s: NDArray[np.float64]) -> KernelCall:

@@ -18,8 +18,7 @@ from joulelab.workloads.ranks import num_sharing
 def traced_program(workload: Workload[Any]) -> tuple[ProgramPhase, ...]:
     """Return the phases of a workload, traced once for all attributions of what it is set to.
 
-    Raises:
-        ConfigError: If it is no network that can be traced with its modules.
+    Raises ConfigError if it is no network that can be traced with its modules.
     """
     kind = type(workload)
     if not (workload.is_defined_by_settings and kind.__module__.startswith("joulelab.")):

@@ -15,7 +15,7 @@ from joulelab.devices.base import Device
 from joulelab.devices.nvml_library import HOW_TO_GET_PERMISSION
 from joulelab.guard import default_socket_path
 from joulelab.guard.control import owed_on
-from joulelab.guard.slurm_job import HOW_TO_OUTLIVE, outlives_job, pid_of_guard
+from joulelab.guard.inquiry import HOW_TO_OUTLIVE, outlives_job, pid_of_guard
 from joulelab.sampling import calibration
 
 SLOWEST_TICK_S = 0.2

@@ -48,8 +48,7 @@ class OfTable:
     def learnable(self) -> Runs:
         """Read the table without what no model can learn from.
 
-        Raises:
-            ConfigError: As :meth:`read`; or if nothing is left.
+        Raises ConfigError as :meth:`read`; or if nothing is left.
         """
         return _noted(learnable(self._read()))
 

@@ -15,8 +15,7 @@ MOST_W, MOST_S, MOST_MHZ = 1e6, 1e9, 1e5
 def check_range(what: str, value: float | None, least: float, most: float) -> None:
     """Refuse a number that is not within ``least`` and ``most``; ``None`` passes.
 
-    Raises:
-        ConfigError: If it is not, or is no number.
+    Raises ConfigError if it is not, or is no number.
     """
     if value is not None and not least <= value <= most:
         raise ConfigError(f"{what} must be within {least:g} and {most:g}, got {value}.")
@@ -25,8 +24,7 @@ def check_range(what: str, value: float | None, least: float, most: float) -> No
 def check_positive(what: str, value: float | None, most: float) -> None:
     """Refuse a number that is not above 0 and at most ``most``; ``None`` passes.
 
-    Raises:
-        ConfigError: If it is not, or is no number.
+    Raises ConfigError if it is not, or is no number.
     """
     if value is not None and not 0 < value <= most:
         raise ConfigError(f"{what} must be positive and at most {most:g}, got {value}.")

@@ -30,8 +30,7 @@ _SCALARS = (str, bool, int, float, type(None))
 def to_json(value: Any) -> str:
     """Write a dataclass of scalars, enums, tuples and dataclasses as one line of JSON.
 
-    Raises:
-        TrackingError: If a field holds something else, or a number that is not finite.
+    Raises TrackingError if a field holds something else, or a number that is not finite.
     """
     return json.dumps(_encode(value, ""), separators=(",", ":"), allow_nan=False)
 
@@ -49,8 +48,7 @@ def from_json(kind: type[T], text: str | bytes) -> T:
 def decoded(kind: type[T], data: Any, name: str = "") -> T:
     """Make a ``kind`` of what JSON holds as objects, lists, texts and numbers.
 
-    Raises:
-        TrackingError: If it is no ``kind``; names the field, within ``name``.
+    Raises TrackingError if it is no ``kind``; names the field, within ``name``.
     """
     decode: Decoder = _decoder(cast("Any", kind))
     value: T = decode(data, name)

@@ -39,8 +39,7 @@ class Configuration:
     ) -> "Configuration":
         """Build a configuration from a settings dataclass or a mapping of knobs.
 
-        Raises:
-            ConfigError: If ``settings`` is neither.
+        Raises ConfigError if ``settings`` is neither.
         """
         if settings is None:
             knobs: Mapping[str, Any] = {}

@@ -167,8 +167,7 @@ class WorkloadCost:
     def phase(self, name: str) -> PhaseCost:
         """Return the phase called ``name``.
 
-        Raises:
-            UnknownNameError: If there is none.
+        Raises UnknownNameError if there is none.
         """
         for phase in self.phases:
             if phase.phase == name:

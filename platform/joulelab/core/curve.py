@@ -85,9 +85,8 @@ class EnergyCurve:
     def window(self, start_s: float, stop_s: float, *, work: float = 0.0) -> EnergyWindow:
         """Return the energy between two instants, with its standard uncertainty.
 
-        Raises:
-            ConfigError: If ``stop_s <= start_s``.
-            TraceCoverageError: If the samples do not span the interval.
+        Raises ConfigError if ``stop_s <= start_s``; TraceCoverageError if the samples do not span
+        the interval.
         """
         if stop_s <= start_s:
             raise ConfigError(f"stop_s must be after start_s, got {start_s=} and {stop_s=}.")

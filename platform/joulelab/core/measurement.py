@@ -275,8 +275,7 @@ class Measurement:
     def window_cv(self) -> float:
         """Coefficient of variation of energy per unit between windows.
 
-        Raises:
-            MeasurementError: For fewer than two windows: one window has no scatter.
+        Raises MeasurementError for fewer than two windows: one window has no scatter.
         """
         per_unit_j = [w.energy_j / w.work for w in self._trusted()]
         if len(per_unit_j) < 2:

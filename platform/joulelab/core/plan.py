@@ -98,9 +98,8 @@ def on_products(plans: Mapping[str, Sequence[Trial]]) -> list[Trial]:
 def check_plan(repeats: int, sentinel_every: int = 1, *, num_configurations: int = 1) -> None:
     """Refuse a plan that no study could carry out, before its trials are made.
 
-    Raises:
-        ConfigError: If ``repeats`` or ``sentinel_every`` is below 1, or there would be more than
-            ``MOST_TRIALS``.
+    Raises ConfigError if ``repeats`` or ``sentinel_every`` is below 1, or there would be more than
+    ``MOST_TRIALS``.
     """
     check_range("repeats", repeats, 1, MOST_TRIALS // max(num_configurations, 1))
     check_range("sentinel_every", sentinel_every, 1, MOST_TRIALS)
@@ -111,9 +110,8 @@ def check_points(
 ) -> None:
     """Refuse a choice of clocks that no device could offer, before there is a device.
 
-    Raises:
-        ConfigError: If ``every`` is below 1, ``clocks_mhz`` does not fit the mode, or clocks are to
-            be set although setters must not be called.
+    Raises ConfigError if ``every`` is below 1, ``clocks_mhz`` does not fit the mode, or clocks are
+    to be set although setters must not be called.
     """
     if every < 1:
         raise ConfigError(f"every must be at least 1, got {every}.")
@@ -132,8 +130,7 @@ def check_points(
 def check_on_grid(clock_mhz: int, grid_mhz: Sequence[int], *, knob: str = "sm_clock_mhz") -> None:
     """Refuse a clock that is not on the grid.
 
-    Raises:
-        ConfigError: Names the neighbours of ``clock_mhz`` on the grid.
+    Raises ConfigError, which names the neighbours of ``clock_mhz`` on the grid.
     """
     if clock_mhz in grid_mhz:
         return

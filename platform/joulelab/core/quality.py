@@ -51,10 +51,8 @@ def retention(score: float, reference: float, direction: Direction) -> float:
     """Return which share of the ``reference`` score is kept; 1 is as good, more is better.
 
     It is ``score / reference`` where higher is better, and ``reference / score`` where lower is.
-
-    Raises:
-        MeasurementError: If the ratio has no meaning: the reference, or a score to be divided
-            by, is not positive, or a score is negative or not finite.
+    Raises MeasurementError if the ratio has no meaning: the reference, or a score to be divided by,
+    is not positive, or a score is negative or not finite.
     """
     if not (isfinite(reference) and reference > 0):
         raise MeasurementError(

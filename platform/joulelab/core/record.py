@@ -80,8 +80,7 @@ def record_of(
 ) -> Record:
     """Return what became of one phase of a trial, under a new identifier.
 
-    Raises:
-        ConfigError: If there are neither windows nor findings.
+    Raises ConfigError if there are neither windows nor findings.
     """
     trial = session.trial
     measurement = Measurement(

@@ -20,11 +20,9 @@ def mean_of(values: Iterable[float | None]) -> float | None:
 def mean_u(values: Sequence[float]) -> float:
     """Return the standard uncertainty of the mean of independent ``values``.
 
-    It is the sample standard deviation over the square root of their number (GUM 4.2.3);
-    0 for a single value, whose scatter cannot be known from itself.
-
-    Raises:
-        MeasurementError: If there are no values.
+    It is the sample standard deviation over the square root of their number (GUM 4.2.3); 0 for a
+    single value, whose scatter cannot be known from itself. Raises MeasurementError if there are no
+    values.
     """
     if not values:
         raise MeasurementError("The mean of no values is no number.")
@@ -83,8 +81,7 @@ def _student_within(angle: float, dof: int) -> float:
 def log_ratio(value: float, reference: float) -> float:
     """Return ``ln(value / reference)``, in which savings and losses are symmetric.
 
-    Raises:
-        MeasurementError: If either is not positive.
+    Raises MeasurementError if either is not positive.
     """
     if not (value > 0 and reference > 0):
         raise MeasurementError(f"A ratio needs positive numbers, got {value} and {reference}.")
@@ -99,8 +96,7 @@ def log_ratio_interval(center: float, u: float, factor: float) -> tuple[float, f
 def line_slope(x: Sequence[float], y: Sequence[float]) -> float:
     """Return the slope of the least-squares line through the points.
 
-    Raises:
-        MeasurementError: If all ``x`` are equal, or there are fewer than two points.
+    Raises MeasurementError if all ``x`` are equal, or there are fewer than two points.
     """
     try:
         return linear_regression(x, y).slope

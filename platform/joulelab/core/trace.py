@@ -44,8 +44,7 @@ class PowerTrace:
     def longest_gap_s(self, start_s: float, stop_s: float) -> float:
         """Longest time between neighbouring samples that touches the interval, in seconds.
 
-        Raises:
-            TraceCoverageError: If the trace does not span the interval.
+        Raises TraceCoverageError if the trace does not span the interval.
         """
         self._require_span(start_s, stop_s)
         first = int(np.searchsorted(self.t_s, start_s, side="right")) - 1

@@ -29,8 +29,7 @@ _LOSSES = {
 def check_backend(name: str) -> None:
     """Refuse what is neither a backend nor ``"auto"``.
 
-    Raises:
-        UnknownNameError: Names the closest.
+    Raises UnknownNameError, which names the closest.
     """
     if name not in (known := ("auto", *DEVICES)):
         raise unknown_name("device", name, known)
@@ -46,8 +45,7 @@ def is_hardware(address: DeviceAddress) -> bool:
 def with_store(address: DeviceAddress) -> DeviceAddress:
     """Return ``address`` so that another process finds the same device, whatever folder it is in.
 
-    Raises:
-        DeviceError: If this user's own folder of state cannot be had.
+    Raises DeviceError if this user's own folder of state cannot be had.
     """
     if is_hardware(address):
         return address
@@ -61,10 +59,8 @@ def find_visible(device: str, store: str | None = None) -> tuple[DeviceAddress, 
     """Find the devices that this process may use, in the driver's order.
 
     ``device`` names a backend, or is ``"auto"`` for the best that finds a GPU. ``store`` is the
-    folder of state or recordings, for backends that are not hardware.
-
-    Raises:
-        DeviceNotFoundError: If there is none; says what to do.
+    folder of state or recordings, for backends that are not hardware. Raises DeviceNotFoundError if
+    there is none; says what to do.
     """
     found = DEVICES[choose_backend().name if device == "auto" else device].discover(store)
     if not found and device == "simulated":
@@ -119,8 +115,7 @@ class Choice(NamedTuple):
 def choose_backend() -> Choice:
     """Choose the best backend that finds a GPU here: NVML, then DCGM, then ``nvidia-smi``.
 
-    Raises:
-        DeviceNotFoundError: If none does; says why each failed.
+    Raises DeviceNotFoundError if none does; says why each failed.
     """
     failures: list[str] = []
     for name in _PREFERENCE:

@@ -17,8 +17,7 @@ class Control(Protocol):
     def apply(self, point: OperatingPoint) -> Receipt:
         """Put ``point`` in force, and the driver's default for every knob that is ``None``.
 
-        Raises:
-            ForeignSettingError: If something else is in force and may not be undone.
+        Raises ForeignSettingError if something else is in force and may not be undone.
         """
         ...
 
@@ -82,10 +81,8 @@ def prior_point(device: Device) -> OperatingPoint:
 def require_own_limit(device: Device, point: OperatingPoint, prior: OperatingPoint) -> None:
     """Refuse to measure under a power limit that somebody else chose and ``point`` does not name.
 
-    It may be what the site's supply or cooling bears, so nobody raises it unasked.
-
-    Raises:
-        ForeignSettingError: Says how to have it.
+    It may be what the site's supply or cooling bears, so nobody raises it unasked. Raises
+    ForeignSettingError, which says how to have it.
     """
     if prior.power_limit_w is None or point.power_limit_w is not None:
         return
@@ -107,10 +104,8 @@ def take_receipt(
 ) -> Receipt:
     """Read ``device`` back after ``set_by`` put ``point`` in force, in place of what was ``prior``.
 
-    If ``unlocked``, all locks that were not asked for were undone just before.
-
-    Raises:
-        ForeignSettingError: If it holds something else, as far as the driver tells.
+    If ``unlocked``, all locks that were not asked for were undone just before. Raises
+    ForeignSettingError if it holds something else, as far as the driver tells.
     """
     uuid, state = device.identity().uuid, device.read_state()
     wrong = wrong_settings(state, point, device.capabilities())
@@ -153,8 +148,7 @@ def amend(device: Device, target: OperatingPoint) -> None:
 def verify_restored(device: Device, target: OperatingPoint) -> None:
     """Read ``device`` back after it was to be brought to ``target``.
 
-    Raises:
-        DeviceError: If it holds something else, as far as the driver tells.
+    Raises DeviceError if it holds something else, as far as the driver tells.
     """
     state = device.read_state()
     held, limit_w = state.held, state.power_limit_w

@@ -28,9 +28,8 @@ ENERGY_FIELD = 156
 class DcgmDevice(SmiDevice):
     """One GPU, found by the UUID of the whole of it, ``"GPU-..."``.
 
-    Raises:
-        DeviceNotFoundError: If there is no such GPU; names those that there are.
-        DeviceError: If ``dcgmi`` or ``nvidia-smi`` is absent or fails.
+    Raises DeviceNotFoundError if there is no such GPU; names those that there are; DeviceError if
+    ``dcgmi`` or ``nvidia-smi`` is absent or fails.
     """
 
     backend: ClassVar[str] = "dcgm"
@@ -110,8 +109,7 @@ class DcgmActivities:
     def probe(self) -> ActivityProbe:
         """Start counting.
 
-        Raises:
-            DeviceError: If ``dcgmi`` ends or falls silent.
+        Raises DeviceError if ``dcgmi`` ends or falls silent.
         """
         self._stream.latest()
         return _Probe(self._stream, self._rows)
@@ -207,8 +205,7 @@ _UUID = re.compile(r"Device UUID:\s*(?P<uuid>\S+)")
 def entities() -> dict[str, int]:
     """Return the UUIDs of the GPUs that DCGM knows, and its numbers for them.
 
-    Raises:
-        DeviceError: If DCGM is absent or its daemon does not answer.
+    Raises DeviceError if DCGM is absent or its daemon does not answer.
     """
     done = ask_tool([TOOL, "discovery", "-l"])
     if done.returncode:
@@ -245,8 +242,7 @@ def answers(entity: int, field: int) -> bool:
 def parse_row(line: str, num_fields: int) -> list[float | None] | None:
     """Return the values of a row such as ``GPU 0   689.123   N/A``; ``None`` for headings.
 
-    Raises:
-        DeviceError: If it is a row but not of ``num_fields`` numbers.
+    Raises DeviceError if it is a row but not of ``num_fields`` numbers.
     """
     words = line.split()
     if words[:1] != ["GPU"]:

@@ -47,10 +47,8 @@ from joulelab.errors import DeviceNotFoundError, DeviceUnsupportedError
 class NvmlDevice(Device):
     """One GPU, found by the UUID of the whole of it, ``"GPU-..."``.
 
-    Raises:
-        DeviceNotFoundError: If there is no such GPU; names those that there are.
-        DeviceUnsupportedError: If ``uuid`` names a MIG instance.
-        DeviceError: If there is no driver.
+    Raises DeviceNotFoundError if there is no such GPU; names those that there are;
+    DeviceUnsupportedError if ``uuid`` names a MIG instance; DeviceError if there is no driver.
     """
 
     def __init__(self, uuid: str) -> None:

@@ -111,8 +111,7 @@ class Handle:
 def start() -> None:
     """Initialise the library; it counts its users, so every start needs a :func:`stop`.
 
-    Raises:
-        DeviceError: If there is no library or no driver.
+    Raises DeviceError if there is no library or no driver.
     """
     try:
         pynvml.nvmlInit()
@@ -137,8 +136,7 @@ def find_uuids() -> tuple[str, ...]:
 def find(uuid: str) -> Handle:
     """Find a GPU by its UUID.
 
-    Raises:
-        DeviceNotFoundError: If there is none; names those that there are.
+    Raises DeviceNotFoundError if there is none; names those that there are.
     """
     try:
         return Handle(uuid, call(f"Finding {uuid}", pynvml.nvmlDeviceGetHandleByUUID, uuid))
@@ -190,11 +188,10 @@ class PowerSamples:
     def read(self) -> PowerTrace:
         """Read every sample in the buffer, on the monotonic clock.
 
-        Raises:
-            DeviceUnsupportedError: If the buffer is empty or there is none.
-            DeviceError: If the samples are stamped on no clock of this machine.
-            MeasurementError: If the wall clock was stepped since the last read, so that the
-                stamps of the samples no longer tell when they were taken.
+        Raises DeviceUnsupportedError if the buffer is empty or there is none; DeviceError if the
+        samples are stamped on no clock of this machine; MeasurementError if the wall clock was
+        stepped since the last read, so that the stamps of the samples no longer tell when they were
+        taken.
         """
         stamps_us, power_mw = self._read_raw()
         last, self._last = self._last, align(float(stamps_us[-1]) * 1e-6)
@@ -219,8 +216,7 @@ class PowerSamples:
 def align(newest_s: float) -> Alignment:
     """Find the clock that stamped the newest sample, and its lead over the monotonic one.
 
-    Raises:
-        DeviceError: If no clock of this machine fits.
+    Raises DeviceError if no clock of this machine fits.
     """
     ages = {}
     for name, clock in _CLOCKS.items():

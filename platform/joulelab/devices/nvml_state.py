@@ -46,8 +46,7 @@ _ABSENT = {
 def read_fields(handle: Any, fields: Sequence[Field]) -> list[float | None]:
     """Read several fields at once; ``None`` for those that this driver or board lacks.
 
-    Raises:
-        DeviceError: If the driver fails otherwise.
+    Raises DeviceError if the driver fails otherwise.
     """
     asked = [tuple(field) for field in fields]
     values = call("Reading field values", pynvml.nvmlDeviceGetFieldValues, handle, asked)
@@ -195,8 +194,7 @@ class GpmProbe(ActivityProbe):
     def read(self) -> Activity:
         """Return mean activity since the probe was made or last read.
 
-        Raises:
-            MeasurementError: If that was less than 0.1 s ago: the driver would answer zeros.
+        Raises MeasurementError if that was less than 0.1 s ago: the driver would answer zeros.
         """
         elapsed_s = time.monotonic() - self._taken_s
         if elapsed_s < MIN_INTERVAL_S:

@@ -67,9 +67,8 @@ _KNOWN_REASONS = sum(reason.value for reason in EventReason)
 class SmiDevice(Device):
     """One GPU, found by the UUID of the whole of it, ``"GPU-..."``.
 
-    Raises:
-        DeviceNotFoundError: If there is no such GPU; names those that there are.
-        DeviceError: If ``nvidia-smi`` is absent or fails.
+    Raises DeviceNotFoundError if there is no such GPU; names those that there are; DeviceError if
+    ``nvidia-smi`` is absent or fails.
     """
 
     backend: ClassVar[str] = "smi"

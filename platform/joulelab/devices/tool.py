@@ -26,8 +26,7 @@ TIMEOUT_S = 30.0
 def ask_tool(command: Sequence[str]) -> CompletedProcess[str]:
     """Run a tool to its end, whatever its exit code.
 
-    Raises:
-        DeviceError: If the tool is not installed, or does not end.
+    Raises DeviceError if the tool is not installed, or does not end.
     """
     try:
         return subprocess.run(
@@ -63,9 +62,8 @@ class LineStream(Generic[T]):
     def latest(self) -> T:
         """Return the newest value, waiting for one if the last is stale; starts the tool at need.
 
-        Raises:
-            DeviceLostError: If the tool ended or fell silent; says what it said last.
-            DeviceError: If it printed what cannot be understood.
+        Raises DeviceLostError if the tool ended or fell silent; says what it said last; DeviceError
+        if it printed what cannot be understood.
         """
         self._start()
         with self._arrived:
@@ -148,10 +146,8 @@ class SmiQuery:
     """Fields, in the words of a recent version, of one GPU, or of all if it is ``None``.
 
     They are asked for in the words of the ``nvidia-smi`` that is installed. ``rows`` is the answer
-    to the first query, one row per GPU.
-
-    Raises:
-        DeviceError: If the tool is absent or fails; the subclass says how.
+    to the first query, one row per GPU. Raises DeviceError if the tool is absent or fails; the
+    subclass says how.
     """
 
     def __init__(self, uuid: str | None, names: Sequence[str]) -> None:
@@ -169,8 +165,7 @@ class SmiQuery:
     def parse(self, line: str) -> dict[str, str | None]:
         """Make a value of each field of a line; ``None`` for what the board or version lacks.
 
-        Raises:
-            DeviceError: If the line is no answer to the query.
+        Raises DeviceError if the line is no answer to the query.
         """
         printed = list(dict.fromkeys(self._asked.values()))
         words = [word.strip() for word in line.split(",")]
@@ -215,8 +210,7 @@ def check_exit(what: str, done: CompletedProcess[str]) -> None:
 def number(text: str | None) -> float | None:
     """Return the number that ``text`` is.
 
-    Raises:
-        DeviceError: If it is text of another kind.
+    Raises DeviceError if it is text of another kind.
     """
     if text is None:
         return None

@@ -131,8 +131,7 @@ class Comparison:
 def compare(blocks: Sequence[Block], objective: Objective) -> Comparison:
     """Compare governed blocks with the others.
 
-    Raises:
-        MeasurementError: If there are too few of either; says how to have more.
+    Raises MeasurementError if there are too few of either; says how to have more.
     """
     whole = [block for block in blocks if not block.spoilt and _is_whole(block, blocks)]
     by_progress = any(block.progress for block in whole)

@@ -61,8 +61,7 @@ LOADS: Mapping[str, tuple[Stage, ...]] = {
 def stages_of(name: str) -> tuple[Stage, ...]:
     """Return the stages of a load.
 
-    Raises:
-        UnknownNameError: If there is none; names the closest.
+    Raises UnknownNameError if there is none; names the closest.
     """
     if name not in LOADS:
         raise unknown_name("load", name, LOADS)
@@ -72,8 +71,7 @@ def stages_of(name: str) -> tuple[Stage, ...]:
 def phase_cost(phase: str, spec: GpuSpec) -> PhaseCost:
     """Return what a few milliseconds of a phase ask of a kind of GPU.
 
-    Raises:
-        UnknownNameError: If there is no such phase.
+    Raises UnknownNameError if there is no such phase.
     """
     bytes_per_ms = spec.memory_bandwidth_b_per_s * 1e-3
     pipe: Pipe = "tensor_bf16" if "tensor_bf16" in spec.flop_per_clock_per_sm else "tensor_fp16"
@@ -118,10 +116,8 @@ class SimulatedLoad:
 
     A stage is as much work as its time at the driver's own clocks is worth, whatever the clock; the
     idle one is a time. So a lower clock makes the load slower, as it does a program. ``board`` says
-    in what the board differs from its kind, if that is known.
-
-    Raises:
-        ConfigError: If the device plays nothing.
+    in what the board differs from its kind, if that is known. Raises ConfigError if the device
+    plays nothing.
     """
 
     def __init__(

@@ -64,8 +64,7 @@ class Observer:
     def read(self) -> Observation | None:
         """Return what was since the last read; ``None`` if that is too short ago to be known.
 
-        Raises:
-            DeviceLostError: If the device has gone.
+        Raises DeviceLostError if the device has gone.
         """
         start_s, now_s = self._looked_s, self._device.clock.now_s()
         if now_s - start_s < LEAST_S:

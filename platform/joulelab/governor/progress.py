@@ -19,10 +19,7 @@ class ServerProgress:
     It is at a ``url`` such as ``"http://localhost:8000/metrics"``, under a name such as
     ``"vllm:generation_tokens_total"``; those of all labels are added. With a ``histogram`` of
     latencies, such as ``"vllm:time_per_output_token_seconds"``, the mean of those that were added
-    since the last read is reported, too.
-
-    Raises:
-        ConfigError: If ``url`` is not one of HTTP.
+    since the last read is reported, too. Raises ConfigError if ``url`` is not one of HTTP.
     """
 
     def __init__(self, url: str, counter: str, histogram: str | None = None) -> None:
@@ -48,9 +45,7 @@ class ServerProgress:
     def read(self) -> tuple[float, ...]:
         """Read the counter, then number and sum of the latencies where they are asked for.
 
-        Raises:
-            MeasurementError: If one of them is not there.
-            OSError: If the server does not answer.
+        Raises MeasurementError if one of them is not there; OSError if the server does not answer.
         """
         with urlopen(self._url, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - checked above
             text = answer.read().decode()
@@ -88,8 +83,7 @@ def server_progress(
 ) -> ServerProgress | None:
     """Return who reads a server's progress, and its latencies where ``rules`` limit these.
 
-    Raises:
-        ConfigError: If latencies are limited and no ``url`` says where they are.
+    Raises ConfigError if latencies are limited and no ``url`` says where they are.
     """
     has_limit = rules.latency_limit_s is not None
     if url is not None:

@@ -38,10 +38,8 @@ class _AuditFile(WatchedFileHandler):
 def keep_in(path: Path | None) -> None:
     """Write the lines into a file as well, with the time (UTC); it may be moved away at any time.
 
-    It takes the place of the file before it; ``None`` is for none.
-
-    Raises:
-        GuardError: If it cannot be written.
+    It takes the place of the file before it; ``None`` is for none. Raises GuardError if it cannot
+    be written.
     """
     try:
         handler = None if path is None else _AuditFile(path, encoding="utf-8")

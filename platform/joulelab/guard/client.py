@@ -173,8 +173,7 @@ class GuardClient:
     def status(self, *, any_version: bool = False, timeout_s: float = 30.0) -> GuardStatus:
         """Return who holds what, also by a guard of ``any_version``; starts no guard.
 
-        Raises:
-            GuardError: If no guard answers.
+        Raises GuardError if no guard answers.
         """
         try:
             with Link(self.socket_path, timeout_s=timeout_s) as link:
@@ -185,9 +184,8 @@ class GuardClient:
     def stop(self, *, timeout_s: float = 10.0) -> None:
         """Have the guard restore everything and end, and wait until it is gone.
 
-        Raises:
-            GuardError: If none answers, this user may not stop it, or it cannot restore a
-                device and therefore stays.
+        Raises GuardError if none answers, this user may not stop it, or it cannot restore a device
+        and therefore stays.
         """
         status = self.status(any_version=True)
         pids = [pid for pid in (status.pid, status.watchdog_pid) if pid is not None]

@@ -28,12 +28,9 @@ class Peer:
 class Connection:
     """A client's connection; closed by either end, or when its process ends.
 
-    The process is watched besides the socket, because a child that it forked may hold a copy
-    of the socket open after its parent was killed.
-
-    Raises:
-        ProcessLookupError: If the process is gone already.
-        OSError: If it cannot be watched, as for lack of descriptors.
+    The process is watched besides the socket, because a child that it forked may hold a copy of the
+    socket open after its parent was killed. Raises ProcessLookupError if the process is gone
+    already; OSError if it cannot be watched, as for lack of descriptors.
     """
 
     def __init__(self, link: socket.socket) -> None:
@@ -49,9 +46,8 @@ class Connection:
     def request(self) -> bytes | None:
         """Return the request that has arrived, or ``None`` while it is not whole.
 
-        Raises:
-            ConnectionError: If the client is gone, or sends what cannot be a request. A client
-                waits for its answer before it asks again: nobody keeps others waiting.
+        Raises ConnectionError if the client is gone, or sends what cannot be a request. A client
+        waits for its answer before it asks again: nobody keeps others waiting.
         """
         try:
             received = self.socket.recv(LONGEST_LINE_B)
@@ -74,8 +70,7 @@ class Connection:
     def send(self, message: Mapping[str, Any]) -> None:
         """Send ``message``.
 
-        Raises:
-            OSError: If the client is gone or does not read its replies.
+        Raises OSError if the client is gone or does not read its replies.
         """
         line = encode(message)
         try:
@@ -125,11 +120,9 @@ _TURN_S = 0.001
 class Link:
     """A connection to a guard.
 
-    Raises:
-        FileNotFoundError: If no guard listens there.
-        ConnectionRefusedError: If a guard that listened there is gone.
-        GuardError: If this user may not connect, or if it is neither root's nor this user's: any
-            other user's would be believed whatever it said.
+    Raises FileNotFoundError if no guard listens there; ConnectionRefusedError if a guard that
+    listened there is gone; GuardError if this user may not connect, or if it is neither root's nor
+    this user's: any other user's would be believed whatever it said.
     """
 
     def __init__(self, socket_path: Path, *, timeout_s: float = 30.0) -> None:

@@ -80,9 +80,8 @@ class ObserveOnly:
     def apply(self, point: OperatingPoint) -> Receipt:
         """Find that ``point`` is in force: the driver's defaults, or a power limit by name.
 
-        Raises:
-            ConfigError: If a clock is to be locked.
-            ForeignSettingError: If something else is in force.
+        Raises ConfigError if a clock is to be locked; ForeignSettingError if something else is in
+        force.
         """
         if point.locks_clocks:
             raise ConfigError(

@@ -71,8 +71,7 @@ class Journal:
     ) -> None:
         """Append a line.
 
-        Raises:
-            OSError: If it cannot be written; then nothing may be set.
+        Raises OSError if it cannot be written; then nothing may be set.
         """
         entry = Entry(
             event=event,

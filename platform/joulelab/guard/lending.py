@@ -106,9 +106,8 @@ class Lending:
     def reset(self, connection: Connection) -> None:
         """Restore what ``connection`` has on loan, and renew the lease.
 
-        Raises:
-            GuardError: If it has nothing on loan.
-            DeviceError: If the device could not be restored yet.
+        Raises GuardError if it has nothing on loan; DeviceError if the device could not be restored
+        yet.
         """
         grant = self._granted(connection)
         grant.renew()
@@ -121,16 +120,14 @@ class Lending:
     def renew(self, connection: Connection) -> None:
         """Let the lease of ``connection`` last for another time to live.
 
-        Raises:
-            GuardError: If it has nothing on loan.
+        Raises GuardError if it has nothing on loan.
         """
         self._granted(connection).renew()
 
     def lent_to(self, connection: Connection) -> DeviceAddress:
         """Return what ``connection`` has on loan.
 
-        Raises:
-            GuardError: If that is nothing.
+        Raises GuardError if that is nothing.
         """
         return self._granted(connection).kept.address
 

@@ -94,8 +94,7 @@ class Policy:
 def read_policy(path: Path) -> Policy:
     """Read a policy from a TOML file that its user or root alone can write.
 
-    Raises:
-        ConfigError: If it cannot be read, others can write it, or it is no policy; says where.
+    Raises ConfigError if it cannot be read, others can write it, or it is no policy; says where.
     """
     try:
         with path.open("rb") as file:
@@ -135,8 +134,7 @@ class Gate:
     def require_may_ask(self, peer: Peer) -> None:
         """Count a request.
 
-        Raises:
-            GuardError: If the user has asked too often.
+        Raises GuardError if the user has asked too often.
         """
         pace_per_s, burst = self._policy.requests_per_s, self._policy.burst
         if pace_per_s is None:
@@ -154,8 +152,7 @@ class Gate:
     def require_may_borrow(self, peer: Peer, uuid: str) -> None:
         """Refuse who is in no rule.
 
-        Raises:
-            GuardError: Says who may not borrow what.
+        Raises GuardError, which says who may not borrow what.
         """
         if self._policy.allow is not None and not self._rules_of(peer):
             raise GuardError(
@@ -167,8 +164,7 @@ class Gate:
     def require_may_set(self, peer: Peer, uuid: str, point: OperatingPoint) -> None:
         """Refuse a point that no rule of the user allows.
 
-        Raises:
-            NotAllowedError: Says who asked for what, and what is allowed.
+        Raises NotAllowedError, which says who asked for what, and what is allowed.
         """
         rules = self._rules_of(peer)
         if self._policy.allow is None or any(rule.allows(point) for rule in rules):

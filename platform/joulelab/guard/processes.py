@@ -112,8 +112,7 @@ def is_readable(file: int, timeout_s: float | None = 0.0) -> bool:
 def wait_until_ended(pids: Sequence[int], timeout_s: float) -> Generator[None]:
     """Take hold of ``pids``, and after the ``with`` block wait until all of them have ended.
 
-    Raises:
-        GuardError: If one has not after ``timeout_s``.
+    Raises GuardError if one has not after ``timeout_s``.
     """
     with ExitStack() as held:
         pidfds = {}

@@ -61,8 +61,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
 def decode(line: bytes) -> dict[str, Any]:
     """Return the object on ``line``.
 
-    Raises:
-        ConfigError: If it holds none.
+    Raises ConfigError if it holds none.
     """
     try:
         message = json.loads(line)
@@ -112,8 +111,7 @@ def result_of(reply: Mapping[str, Any]) -> Any:
 def address_from(value: Any) -> DeviceAddress:
     """Read a device address from a request.
 
-    Raises:
-        ConfigError: If it is none.
+    Raises ConfigError if it is none.
     """
     address = _asked(DeviceAddress, value, "address")
     if not all(map(_NAME.fullmatch, (address.backend, address.uuid))):
@@ -126,8 +124,7 @@ def address_from(value: Any) -> DeviceAddress:
 def point_from(value: Any) -> OperatingPoint:
     """Read an operating point from a request.
 
-    Raises:
-        ConfigError: If it is none.
+    Raises ConfigError if it is none.
     """
     return _asked(OperatingPoint, value, "point")
 

@@ -84,10 +84,9 @@ class GuardSettings:
     def make_folders(self) -> None:
         """Make the folders of socket and journal, fit for a process with privilege.
 
-        Raises:
-            ConfigError: If there is no such group as :attr:`group`.
-            GuardError: If they cannot be made, or are such that another user could put a
-                socket or a journal of his own in their place.
+        Raises ConfigError if there is no such group as :attr:`group`; GuardError if they cannot be
+        made, or are such that another user could put a socket or a journal of his own in their
+        place.
         """
         if self.group is not None:
             _require_group(self.group)
@@ -123,9 +122,8 @@ def _require_own(folder: Path) -> None:
 def require_trusted(socket_path: Path) -> None:
     """Refuse a socket that another user could have put there, before anything is said to it.
 
-    Raises:
-        FileNotFoundError: If there is none.
-        GuardError: If it, or its folder, belongs to another user than this one or root.
+    Raises FileNotFoundError if there is none; GuardError if it, or its folder, belongs to another
+    user than this one or root.
     """
     for path in (socket_path.parent, socket_path):
         status = path.stat()
@@ -140,9 +138,8 @@ def require_trusted(socket_path: Path) -> None:
 def require_own_store(store: str | None, uid: int) -> None:
     """Refuse to write into a folder of state that the user who asks has not made.
 
-    Raises:
-        GuardError: If this process serves others, or the folder, or for root one above it, is not
-            its user's alone.
+    Raises GuardError if this process serves others, or the folder, or for root one above it, is not
+    its user's alone.
     """
     own = os.getuid()
     if uid != own:

@@ -31,10 +31,7 @@ def ensure_guard(
     The guard that is started belongs to no one: it outlives this process and the session, process
     group and Ray worker that it was started from (not a cgroup that is killed whole). It ends after
     ``idle_exit_s`` without clients. Any number of processes may call this at once; one guard comes
-    of it.
-
-    Raises:
-        GuardError: If it does not answer in time, or this user may not use it; says why.
+    of it. Raises GuardError if it does not answer in time, or this user may not use it; says why.
     """
     try:
         if answers(socket_path):
@@ -62,8 +59,7 @@ def ensure_guard(
 def answers(socket_path: Path) -> bool:
     """Return whether a guard listens at ``socket_path`` and replies.
 
-    Raises:
-        GuardError: If one listens that does not serve this user.
+    Raises GuardError if one listens that does not serve this user.
     """
     try:
         with Link(socket_path, timeout_s=_PROBE_S) as link:
@@ -81,8 +77,7 @@ def may_start(socket_path: Path) -> bool:
 def nobody_listens(socket_path: Path) -> bool:
     """Return whether no guard has ``socket_path`` open; that of a killed one is still there.
 
-    Raises:
-        GuardError: If this user may not connect, or whoever listens is not to be trusted.
+    Raises GuardError if this user may not connect, or whoever listens is not to be trusted.
     """
     try:
         Link(socket_path, timeout_s=_PROBE_S).close()
@@ -96,8 +91,7 @@ def nobody_listens(socket_path: Path) -> bool:
 def _ended_idle_one(socket_path: Path) -> bool:
     """End a guard of another version of this package that nobody uses; return whether that worked.
 
-    Raises:
-        GuardError: If it is not ours to end.
+    Raises GuardError if it is not ours to end.
     """
     try:
         with Link(socket_path) as link:

@@ -82,10 +82,8 @@ class Calibration:
     def half_width(self, level: float, log_ratio: Array, anchors: Sequence[float] = ()) -> Array:
         """Return the half width of the interval of ``level`` in logs at each clock ratio's log.
 
-        ``anchors`` are logs of the clock ratios at which the application was measured.
-
-        Raises:
-            ConfigError: If ``level`` is not between 0 and 1, or too high for so few groups.
+        ``anchors`` are logs of the clock ratios at which the application was measured. Raises
+        ConfigError if ``level`` is not between 0 and 1, or too high for so few groups.
         """
         if not anchors:
             return np.full(len(log_ratio), self._quantile(np.abs(self.log_error), level))

@@ -139,8 +139,7 @@ class Cells:
     def texts(self, names: Sequence[str], otherwise: str | None = None) -> list[str]:
         """Return the column that has one of ``names``, or ``otherwise`` in every row.
 
-        Raises:
-            ConfigError: If there is none and no ``otherwise``, or a cell is empty.
+        Raises ConfigError if there is none and no ``otherwise``, or a cell is empty.
         """
         name = self._name(names)
         if name is None:
@@ -156,8 +155,7 @@ class Cells:
     def numbers(self, column: Column) -> Array | None:
         """Return a column, not a number where it was not read; ``None`` if there is none.
 
-        Raises:
-            ConfigError: If it is required and lacks, or a value cannot be.
+        Raises ConfigError if it is required and lacks, or a value cannot be.
         """
         if column.required or self._name((column.name, *column.names)) is not None:
             return self.required_numbers(column, everywhere=column.required)
@@ -166,8 +164,7 @@ class Cells:
     def required_numbers(self, column: Column, *, everywhere: bool = True) -> Array:
         """Return a column that must be there, by default with a number in every row.
 
-        Raises:
-            ConfigError: If it lacks, or a value cannot be.
+        Raises ConfigError if it lacks, or a value cannot be.
         """
         name = self._name((column.name, *column.names))
         if name is None:

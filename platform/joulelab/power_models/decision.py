@@ -50,8 +50,7 @@ class Sweep:
     def cost(self, objective: str) -> Array:
         """Return the cost of each row; infinite where a row is not usable.
 
-        Raises:
-            ConfigError: If there is no such objective, or quality counts in it.
+        Raises ConfigError if there is no such objective, or quality counts in it.
         """
         of = without_quality(objective)
         cost = np.full(self.power_w.shape, np.inf)
@@ -63,8 +62,7 @@ class Sweep:
     def best(self, objective: str) -> int:
         """Return the position of the row with the least cost; of equals the fastest.
 
-        Raises:
-            MeasurementError: If no row is usable.
+        Raises MeasurementError if no row is usable.
         """
         cost = self.cost(objective)
         if not np.isfinite(cost).any():
@@ -80,9 +78,7 @@ def regret(measured: Sweep, chosen_mhz: float, objective: str) -> float:
     """Return how much more the chosen clock costs than the best one did, relative.
 
     Both are looked up among what was measured, at the measured clock nearest to the chosen one.
-
-    Raises:
-        MeasurementError: If nothing usable was measured.
+    Raises MeasurementError if nothing usable was measured.
     """
     return float(_regrets(measured, np.array([chosen_mhz]), objective)[0])
 
@@ -90,8 +86,7 @@ def regret(measured: Sweep, chosen_mhz: float, objective: str) -> float:
 def best_fixed_clock_mhz(sweeps: Sequence[Sweep], objective: str) -> float:
     """Return the one clock with the least mean regret over ``sweeps``.
 
-    Raises:
-        ConfigError: If there is no sweep.
+    Raises ConfigError if there is no sweep.
     """
     clocks_mhz, regrets = fixed_regrets(sweeps, objective)
     return float(clocks_mhz[int(np.argmin(regrets.mean(axis=0)))])
@@ -100,8 +95,7 @@ def best_fixed_clock_mhz(sweeps: Sequence[Sweep], objective: str) -> float:
 def fixed_regrets(sweeps: Sequence[Sweep], objective: str) -> tuple[Array, Array]:
     """Return all clocks of ``sweeps``, and the regret of each for each, shape (sweeps, clocks).
 
-    Raises:
-        ConfigError: If there is no sweep.
+    Raises ConfigError if there is no sweep.
     """
     if not sweeps:
         raise ConfigError("At least one sweep is required to choose a fixed clock, got none.")
@@ -211,8 +205,7 @@ class RegretScores:
 def error_scores(measured: Array, predicted: Array, application: Names) -> ErrorScores:
     """Score predictions.
 
-    Raises:
-        ConfigError: If there are none.
+    Raises ConfigError if there are none.
     """
     if not len(measured):
         raise ConfigError("At least one prediction is required to score, got none.")

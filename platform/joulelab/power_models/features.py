@@ -20,8 +20,7 @@ from joulelab.registry import unknown_name
 def matrix(queries: Queries, names: Sequence[str]) -> Array:
     """Return the features ``names``, shape ``(n, len(names))``; not a number where unread.
 
-    Raises:
-        UnknownNameError: If there is no such feature.
+    Raises UnknownNameError if there is no such feature.
     """
     for name in names:
         if name not in FEATURES:
@@ -40,8 +39,7 @@ def medians(values: Array, otherwise: Array | float = np.nan) -> Array:
 def required_medians(values: Array, names: Sequence[str]) -> Array:
     """Return the median of each column over where it was read.
 
-    Raises:
-        ConfigError: If a feature was read nowhere.
+    Raises ConfigError if a feature was read nowhere.
     """
     found = medians(values)
     unread = [name for name, typical in zip(names, found, strict=True) if np.isnan(typical)]

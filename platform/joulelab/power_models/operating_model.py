@@ -13,7 +13,7 @@ from joulelab.hardware.catalogue import spec_of_boards
 from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
-from joulelab.power_models.calibrated import calibrated_spec
+from joulelab.power_models.board_fit import calibrated_spec
 from joulelab.power_models.calibration import Interval
 from joulelab.power_models.decision import NEXT_TO, Sweep, is_tried
 from joulelab.power_models.queries import Queries, queries_of, sweep
@@ -97,8 +97,7 @@ class OperatingModel:
     def on_board(self, gpu: str, facts: BoardFacts) -> "OperatingModel":
         """Return new models that know what was measured of the board with the label ``gpu``.
 
-        Raises:
-            ConfigError: If it is no board of the catalogue, or a model has no law of boards.
+        Raises ConfigError if it is no board of the catalogue, or a model has no law of boards.
         """
         if (spec := spec_of_boards(facts.device.name)) is None:
             raise ConfigError(
@@ -112,10 +111,8 @@ class OperatingModel:
         """Return ``quantity`` for each query, in the unit of its name, shape ``(n,)``.
 
         Where a profile has a power limit that its power exceeds, the device runs at the highest
-        clock that keeps to it, and takes the time of that clock.
-
-        Raises:
-            ConfigError: As the models; or if there is no such quantity.
+        clock that keeps to it, and takes the time of that clock. Raises ConfigError as the models;
+        or if there is no such quantity.
         """
         objective = _product(quantity)
         if quantity == "power_w":
@@ -130,11 +127,8 @@ class OperatingModel:
     ) -> Interval:
         """Return where measured values are expected.
 
-        Of a product the half widths in logs of power and of time, times its exponent, are added
-        as independent ones are.
-
-        Raises:
-            ConfigError: As the models; or if there is no such quantity.
+        Of a product the half widths in logs of power and of time, times its exponent, are added as
+        independent ones are. Raises ConfigError as the models; or if there is no such quantity.
         """
         objective = _product(quantity)
         power = self.power.predict_interval(queries, level)
@@ -158,10 +152,8 @@ class OperatingModel:
         That with the least predicted cost, from 0.6 of the profile's clock or the lowest measured
         one up; or a measured one of nearly that cost, or the one nearest to the best fixed clock
         ratio of the training table, where models have been no better than that. ``predicted`` is
-        what the models predict for ``queries``, if it is known.
-
-        Raises:
-            ConfigError: As the models; or if ``queries`` are not of one profile.
+        what the models predict for ``queries``, if it is known. Raises ConfigError as the models;
+        or if ``queries`` are not of one profile.
         """
         if len(queries.profiles) != 1:
             raise ConfigError(
@@ -274,9 +266,8 @@ def _product(quantity: Quantity | Objective) -> Objective:
 def load_model(folder: Path) -> PowerModel:
     """Read the model that ``PowerModel.save`` wrote into ``folder``.
 
-    Raises:
-        UnknownNameError: If it is of a kind that is not registered.
-        ConfigError: If the folder does not hold a model.
+    Raises UnknownNameError if it is of a kind that is not registered; ConfigError if the folder
+    does not hold a model.
     """
     return POWER_MODELS[str(read_state(folder).values.get("name"))].load(folder)
 
@@ -284,7 +275,6 @@ def load_model(folder: Path) -> PowerModel:
 def load_operating_model(folder: Path) -> OperatingModel:
     """Read the models that ``OperatingModel.save`` wrote into ``folder``.
 
-    Raises:
-        ConfigError: If the folder does not hold them.
+    Raises ConfigError if the folder does not hold them.
     """
     return OperatingModel(power=load_model(folder / "power"), time=load_model(folder / "time"))

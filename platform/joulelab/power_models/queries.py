@@ -154,10 +154,8 @@ class Queries:
 def sweep(profile: Profile, clocks_mhz: Sequence[float] | None = None) -> Queries:
     """Ask about ``profile`` at each of ``clocks_mhz``; ``None`` takes all clocks of its GPU.
 
-    Clocks ascend where they come from the GPU.
-
-    Raises:
-        ConfigError: If a clock is beyond the GPU's range.
+    Clocks ascend where they come from the GPU. Raises ConfigError if a clock is beyond the GPU's
+    range.
     """
     grid = sorted(profile.spec.sm_clocks_mhz)
     clocks = np.array(grid if clocks_mhz is None else clocks_mhz, dtype=float)
@@ -174,8 +172,7 @@ def sweep(profile: Profile, clocks_mhz: Sequence[float] | None = None) -> Querie
 def profile_of(runs: Runs, gpu: str, application: str) -> Profile:
     """Return the profile of an application from its run at the default clock.
 
-    Raises:
-        ConfigError: If there is no run near it.
+    Raises ConfigError if there is no run near it.
     """
     row = runs.profile_row(gpu, application)
     known = {name: float(values[row]) for name, values in runs.activity.items()}
@@ -194,10 +191,8 @@ def profile_of(runs: Runs, gpu: str, application: str) -> Profile:
 def queries_of(runs: Runs, profiled: Runs | None = None) -> Queries:
     """Ask about every row of ``runs``, of which but application, GPU and clock are used.
 
-    Profiles are taken from ``profiled``; ``None`` takes ``runs`` itself.
-
-    Raises:
-        ConfigError: If a profile is not found there.
+    Profiles are taken from ``profiled``; ``None`` takes ``runs`` itself. Raises ConfigError if a
+    profile is not found there.
     """
     pairs = runs.pairs
     position = {pair: number for number, pair in enumerate(pairs)}
@@ -213,10 +208,8 @@ def scale(queries: Queries, target: Target) -> Array:
     """Return what members' values are multiplied by, shape ``(n,)``.
 
     Members see power in watts, and time relative to that of the profile: the activities of an
-    application say how time changes with the clock, and not how much work there is.
-
-    Raises:
-        ConfigError: If a profile lacks the time that a prediction of time needs.
+    application say how time changes with the clock, and not how much work there is. Raises
+    ConfigError if a profile lacks the time that a prediction of time needs.
     """
     if target == "power_w":
         return np.ones(len(queries))

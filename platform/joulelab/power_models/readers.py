@@ -70,10 +70,7 @@ def runs_of_measurements(measurements: Iterable[Measurement]) -> Runs:
     """Make a table of all that was measured at a known clock; repeats by their median.
 
     Searches, runs under a power cap and failed ones may be among them: ``left_out`` of the table
-    says how many are no run at a known clock, and why.
-
-    Raises:
-        ConfigError: If nothing is left.
+    says how many are no run at a known clock, and why. Raises ConfigError if nothing is left.
     """
     rows, left_out = rows_of_measurements(measurements)
     if not rows:
@@ -94,8 +91,7 @@ def runs_of_rows(
 ) -> Runs:
     """Make a table of ``rows``, each a mapping from column names to values.
 
-    Raises:
-        ConfigError: If a column is missing or a value cannot be; names the column and the row.
+    Raises ConfigError if a column is missing or a value cannot be; names the column and the row.
     """
     if not rows:
         raise ConfigError("At least one run is required, got an empty table.")
@@ -170,8 +166,7 @@ def _runs(
 def _board_key(label: str, boards: Mapping[str, str]) -> str:
     """Return the catalogue key of the GPU that ``label`` stands for.
 
-    Raises:
-        ConfigError: If the label is no key and no product name, and ``boards`` lacks it.
+    Raises ConfigError if the label is no key and no product name, and ``boards`` lacks it.
     """
     key = boards.get(label, label)
     spec = GPUS[key] if key in set(GPUS) else spec_for(key)

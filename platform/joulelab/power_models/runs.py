@@ -88,8 +88,7 @@ class Runs:
     def select(self, chosen: Flags | Index) -> "Runs":
         """Return some of the rows.
 
-        Raises:
-            ConfigError: If none is chosen.
+        Raises ConfigError if none is chosen.
         """
         columns = {name: getattr(self, name)[chosen] for name in ("application", "gpu", *_NUMBERS)}
         return Runs(
@@ -111,9 +110,7 @@ class Runs:
         """Return the position of the run at the default clock, where the profile is taken.
 
         Of several the one with the highest power limit, an unknown one being the board's own.
-
-        Raises:
-            ConfigError: If there is none, as :meth:`has_profile` says.
+        Raises ConfigError if there is none, as :meth:`has_profile` says.
         """
         rows, distance = self._from_default(gpu, application)
         if not self.has_profile(gpu, application):
@@ -143,8 +140,7 @@ class Runs:
     def check_trainable(self) -> None:
         """Check that a clock's effect on unseen applications can be learned.
 
-        Raises:
-            ConfigError: If there are too few applications, or one has a single clock.
+        Raises ConfigError if there are too few applications, or one has a single clock.
         """
         known = sorted(set(self.application.tolist()))
         if len(known) < 2:

@@ -83,8 +83,7 @@ class ServedModel:
 def queries_of_frame(frame: pd.DataFrame) -> Queries:
     """Read queries from a table; an activity or limit without a number is unread.
 
-    Raises:
-        ConfigError: If a column is missing or a value cannot be; names it and the row.
+    Raises ConfigError if a column is missing or a value cannot be; names it and the row.
     """
     missing = [name for name in (*TEXT_COLUMNS, *NUMBER_COLUMNS) if name not in frame.columns]
     if missing:
@@ -132,8 +131,7 @@ def frame_of_queries(queries: Queries) -> pd.DataFrame:
 def checked(params: Mapping[str, Any]) -> tuple[float, Outside]:
     """Return the level and what to do outside the training domain, as in :data:`PARAMS`.
 
-    Raises:
-        ConfigError: If there is no such parameter or choice.
+    Raises ConfigError if there is no such parameter or choice.
     """
     unknown = sorted(set(params) - set(PARAMS))
     if unknown:

@@ -89,8 +89,7 @@ def write_state(folder: Path, state: State) -> None:
 def read_state(folder: Path) -> State:
     """Read what :func:`write_state` wrote; no code in the files is ever run.
 
-    Raises:
-        ConfigError: If the folder does not hold a model, or one of its files was changed.
+    Raises ConfigError if the folder does not hold a model, or one of its files was changed.
     """
     with whole_model(folder):
         values = json.loads((folder / _JSON).read_text())
@@ -154,8 +153,7 @@ class StoredModel(ABC):
     def load(cls, folder: Path) -> Self:
         """Read the model that ``save`` wrote.
 
-        Raises:
-            ConfigError: If the folder does not hold a whole model of this kind.
+        Raises ConfigError if the folder does not hold a whole model of this kind.
         """
         state = read_state(folder)
         if state.values.get("name") != cls.name:

@@ -57,8 +57,7 @@ def rows_of_measurements(measurements: Iterable[Measurement]) -> tuple[list[Row]
 def rows_of_sweep(table: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the runs of a sweep's table; the default's only where its clock was not asked for.
 
-    Raises:
-        ConfigError: If two rows are of one application, clock and power limit.
+    Raises ConfigError if two rows are of one application, clock and power limit.
     """
     found: dict[tuple[object, ...], dict[str, Any]] = {}
     was_asked = set()
@@ -119,8 +118,7 @@ def under_load(
 def learnable(runs: Runs) -> Runs:
     """Return the runs of applications with a profile and two clocks or more; says what has none.
 
-    Raises:
-        ConfigError: If none is left.
+    Raises ConfigError if none is left.
     """
     kept = np.ones(len(runs), dtype=np.bool_)
     left_out = Counter(runs.left_out)

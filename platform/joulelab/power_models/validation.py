@@ -54,9 +54,7 @@ SPLITS: Mapping[str, Callable[[Runs], Iterator[Flags]]] = {
 def splits(runs: Runs, kind: str) -> list[Flags]:
     """Return which rows each split of one kind holds out; all others are trained on.
 
-    Raises:
-        UnknownNameError: If there is no such kind.
-        ConfigError: If there is nothing to hold out.
+    Raises UnknownNameError if there is no such kind; ConfigError if there is nothing to hold out.
     """
     if kind not in SPLITS:
         raise unknown_name("split", kind, SPLITS)
@@ -125,10 +123,7 @@ def validate(
 
     ``make`` makes an unfitted one. ``"application"``, ``"gpu"`` or ``"clocks"`` are held out,
     applications measured at the clock ratios of the entry; without a ``level`` there are no
-    intervals.
-
-    Raises:
-        ConfigError: If the model cannot learn from such a table.
+    intervals. Raises ConfigError if the model cannot learn from such a table.
     """
     collected = [_Collected(runs, tuple(each), level) for each in anchors]
     for held_out in splits(runs, kind):

@@ -31,9 +31,8 @@ class Background(ABC):
     def raise_if_failed(self) -> None:
         """Raise what ended it, if anything did.
 
-        Raises:
-            DeviceLostError: If the device has gone.
-            MeasurementError: If a read failed in another way.
+        Raises DeviceLostError if the device has gone; MeasurementError if a read failed in another
+        way.
         """
         if isinstance(self._error, DeviceLostError):
             raise self._error

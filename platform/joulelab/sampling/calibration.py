@@ -88,10 +88,8 @@ class Calibration:
 def calibrate(device: Device, *, observer_s: float = 2.0) -> Calibration:
     """Measure everything; takes some twelve seconds of an otherwise idle device.
 
-    Each of the four windows of the observer effect takes ``observer_s``; 0 leaves it out.
-
-    Raises:
-        MeasurementError: If the energy counter stands still or runs backwards.
+    Each of the four windows of the observer effect takes ``observer_s``; 0 leaves it out. Raises
+    MeasurementError if the energy counter stands still or runs backwards.
     """
     capabilities = device.capabilities()
     has_counter = capabilities.has_energy_counter
@@ -108,8 +106,7 @@ def calibrate(device: Device, *, observer_s: float = 2.0) -> Calibration:
 def measure_tick(device: Device, *, num_ticks: int = 30) -> CounterTick:
     """Poll the energy counter until it has ticked ``num_ticks`` times.
 
-    Raises:
-        MeasurementError: If the counter stands still or runs backwards.
+    Raises MeasurementError if the counter stands still or runs backwards.
     """
     polls = poll_ticks(device, num_ticks)
     ticks = find_ticks(polls)
@@ -127,8 +124,7 @@ def measure_tick(device: Device, *, num_ticks: int = 30) -> CounterTick:
 def poll_ticks(device: Device, num_ticks: int) -> CounterPolls:
     """Poll the energy counter densely until it has ticked ``num_ticks`` times.
 
-    Raises:
-        MeasurementError: If the counter stands still or runs backwards.
+    Raises MeasurementError if the counter stands still or runs backwards.
     """
     clock = device.clock
     polls: list[tuple[float, float, float]] = []
@@ -170,8 +166,7 @@ def measure_latencies(device: Device, *, num_calls: int = NUM_CALLS) -> tuple[Ca
 def measure_sample_buffer(device: Device) -> SampleBuffer:
     """Look at the driver's buffer of power samples.
 
-    Raises:
-        MeasurementError: If it holds fewer than two samples.
+    Raises MeasurementError if it holds fewer than two samples.
     """
     trace = device.read_power_samples()
     if len(trace) < 2:

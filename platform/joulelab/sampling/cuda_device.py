@@ -13,10 +13,8 @@ def computing_on(uuid: str) -> Generator[None]:
     """Have PyTorch put work on the GPU ``uuid`` by default within a ``with`` block.
 
     Without PyTorch, or for a GPU that is none (a simulated one), nothing is done. PyTorch is
-    imported for it: who imports it within the block would find the process's first GPU.
-
-    Raises:
-        DeviceNotFoundError: If PyTorch sees GPUs, and this is none of them.
+    imported for it: who imports it within the block would find the process's first GPU. Raises
+    DeviceNotFoundError if PyTorch sees GPUs, and this is none of them.
     """
     if not uuid.startswith("GPU-") or find_spec("torch") is None:
         yield

@@ -74,8 +74,7 @@ class WorkloadHost:
     def make(self, configuration: Configuration) -> Workload[Any]:
         """Return the workload of ``configuration``: the kept one if it is the same, else new.
 
-        Raises:
-            ConfigError: If there is no such workload or knob, or a value is not allowed.
+        Raises ConfigError if there is no such workload or knob, or a value is not allowed.
         """
         key = configuration.program
         if self._kept is None or self._kept.key != key:
@@ -89,14 +88,11 @@ class WorkloadHost:
     def prepare(self) -> None:
         """Prepare the workload that was made last, unless that has been done.
 
-        Inside a container the driver's process ids are not our own, so what is new on the
-        device after the preparation is taken to be ours, where nothing new is known to be.
-
-        Raises:
-            ConfigError: If the device cannot run it as asked for.
-            DeviceLostError: If the device has gone.
-            WorkloadRefusedError: If the device has too little memory.
-            WorkloadFailedError: If it failed in another way.
+        Inside a container the driver's process ids are not our own, so what is new on the device
+        after the preparation is taken to be ours, where nothing new is known to be. Raises
+        ConfigError if the device cannot run it as asked for; DeviceLostError if the device has
+        gone; WorkloadRefusedError if the device has too little memory; WorkloadFailedError if it
+        failed in another way.
         """
         kept = self._made()
         if kept.prepared:
@@ -122,10 +118,8 @@ class WorkloadHost:
     def run(self, phase: str) -> float:
         """Do one unit of ``phase``, and return the work it did.
 
-        Raises:
-            DeviceLostError: If the device has gone.
-            WorkloadRefusedError: If the device has too little memory.
-            WorkloadFailedError: If the workload failed in another way, or did no work.
+        Raises DeviceLostError if the device has gone; WorkloadRefusedError if the device has too
+        little memory; WorkloadFailedError if the workload failed in another way, or did no work.
         """
         try:
             work = self._made().hosted.run(phase)
@@ -176,8 +170,7 @@ class WorkloadHost:
     def figures(self, windows: Sequence[EnergyWindow]) -> tuple[tuple[str, float], ...]:
         """Return what else the work in ``windows`` came to, by name.
 
-        Raises:
-            WorkloadFailedError: If the workload failed to say.
+        Raises WorkloadFailedError if the workload failed to say.
         """
         try:
             figures = self._made().hosted.figures(windows)
@@ -204,10 +197,8 @@ class WorkloadHost:
         """Refuse a program that works on another GPU, or on none.
 
         One that had begun to use the GPU before it was prepared is found among the processes of
-        other names (inside a container) if it is the only one.
-
-        Raises:
-            WorkloadFailedError: If it does not use this GPU.
+        other names (inside a container) if it is the only one. Raises WorkloadFailedError if it
+        does not use this GPU.
         """
         pids, is_used = self.pids(), uses(self._uuid)
         if is_used is not False and pids & self.own_pids:
@@ -224,8 +215,7 @@ class WorkloadHost:
     def _require_nowhere_else(self, roots: Collection[int]) -> None:
         """Refuse processes that work on other GPUs too, whose energy would be missing.
 
-        Raises:
-            WorkloadRefusedError: If they do; names the GPUs.
+        Raises WorkloadRefusedError if they do; names the GPUs.
         """
         kind = type(self._device)
         here = [device.identity().uuid for device in (self._device, *self._partners)]

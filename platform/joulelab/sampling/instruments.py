@@ -110,8 +110,7 @@ class Readings:
     def window(self, interval: TimeSpan) -> EnergyWindow:
         """Return the energy of an interval from the counter, or without one from the samples.
 
-        Raises:
-            TraceCoverageError: If that source does not span the interval.
+        Raises TraceCoverageError if that source does not span the interval.
         """
         if self.counter is not None:
             return self.counter.window(interval.start_s, interval.stop_s, work=interval.work)

@@ -29,8 +29,7 @@ _LOOK_S = 0.5
 def cool_down(device: Device, *, below_c: float, limit_s: float) -> float:
     """Wait until the board is below ``below_c``; return the seconds that took.
 
-    Raises:
-        DeviceHotError: If it is not after ``limit_s``, or its temperature cannot be read.
+    Raises DeviceHotError if it is not after ``limit_s``, or its temperature cannot be read.
     """
     clock = device.clock
     start_s = clock.now_s()

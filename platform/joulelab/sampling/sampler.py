@@ -166,9 +166,8 @@ class Sampler(Background):
     def log(self) -> SampleLog:
         """Fetch what the driver still holds, and return everything seen so far.
 
-        Raises:
-            DeviceLostError: If the device has gone.
-            MeasurementError: If a reading failed in another way.
+        Raises DeviceLostError if the device has gone; MeasurementError if a reading failed in
+        another way.
         """
         self.raise_if_failed()
         cpu_s = time.thread_time()

@@ -87,7 +87,7 @@ def judge(
     return Verdict(
         windows=windows,
         observed=observed,
-        findings=_without_doubles(findings),
+        findings=tuple(dict.fromkeys(findings)),
         trace=_cut(log.trace, start_s, stop_s),
         course=course,
     )
@@ -104,10 +104,6 @@ def energy_windows(
         return tuple(readings.window(interval) for interval in intervals), findings
     except TraceCoverageError as error:
         return (), findings or (Finding(reason="sample_gap", detail=str(error)),)
-
-
-def _without_doubles(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    return tuple(dict.fromkeys(findings))
 
 
 def _cut(trace: PowerTrace | None, start_s: float, stop_s: float) -> PowerTrace | None:

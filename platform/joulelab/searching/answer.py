@@ -124,9 +124,8 @@ class Answer:
 def answer(evidence: Evidence, *, spent_j: float) -> Answer:
     """Return what the evidence comes to; ``spent_j`` is of all trials, also of those that failed.
 
-    Raises:
-        ConfigError: If ``spent_j`` is negative.
-        MeasurementError: If the baseline was not measured, or no cost is finite.
+    Raises ConfigError if ``spent_j`` is negative; MeasurementError if the baseline was not
+    measured, or no cost is finite.
     """
     if spent_j < 0:
         raise ConfigError(f"spent_j must not be negative, got {spent_j:g}.")

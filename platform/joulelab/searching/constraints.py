@@ -122,10 +122,8 @@ def judge(
     """Say how likely ``figures`` keep to all ``constraints``.
 
     ``references`` are what a slowdown is over; of ``None``, which was not measured, nothing is
-    known: such a slowdown is as likely kept to as not.
-
-    Raises:
-        MeasurementError: If a bounded quantity was not measured.
+    known: such a slowdown is as likely kept to as not. Raises MeasurementError if a bounded
+    quantity was not measured.
     """
     violation, probability = 0.0, 1.0
     for constraint in constraints:

@@ -58,8 +58,7 @@ class Course:
     def add(self, outcome: Outcome, *, spent_j: float) -> Step:
         """Take in what came of one more trial, ``spent_j`` joules in; return where the search is.
 
-        Raises:
-            MeasurementError: If the cost or a bounded quantity was not measured.
+        Raises MeasurementError if the cost or a bounded quantity was not measured.
         """
         kind = "valid" if outcome.figures is not None else "capped" if outcome.capped else "failed"
         self._num[kind] += 1

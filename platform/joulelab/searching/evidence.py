@@ -103,8 +103,7 @@ class Evidence:
     def add(self, outcome: Outcome) -> bool:
         """Take in an outcome; return whether it shows figures that were not known.
 
-        Raises:
-            ConfigError: If its configuration is not of the space.
+        Raises ConfigError if its configuration is not of the space.
         """
         self.problem.space.index(outcome.candidate)
         self.outcomes.append(outcome)
@@ -187,16 +186,14 @@ class Evidence:
     def judgement(self, configuration: Configuration) -> Judgement:
         """Say how likely a measured configuration keeps to the constraints.
 
-        Raises:
-            MeasurementError: If a bounded quantity was not measured.
+        Raises MeasurementError if a bounded quantity was not measured.
         """
         return self._judged(configuration, self.problem.constraints)
 
     def missed(self, configuration: Configuration) -> tuple[Miss, ...]:
         """Return which bounds a measured configuration misses, and by how much.
 
-        Raises:
-            MeasurementError: If a bounded quantity was not measured.
+        Raises MeasurementError if a bounded quantity was not measured.
         """
         references, constraints = self._references(configuration), self.problem.constraints
         return missed(self._means[configuration], references, constraints)
@@ -217,8 +214,7 @@ class Evidence:
     def probability(self, configuration: Configuration, constraint: Constraint) -> float:
         """Return how likely a measured configuration keeps to one constraint.
 
-        Raises:
-            MeasurementError: If its quantity was not measured.
+        Raises MeasurementError if its quantity was not measured.
         """
         return self._judged(configuration, (constraint,)).probability
 
@@ -235,8 +231,7 @@ class Evidence:
     def ranked(self) -> list[Configuration]:
         """Return the measured configurations, best first.
 
-        Raises:
-            MeasurementError: If the cost or a bounded quantity was not measured.
+        Raises MeasurementError if the cost or a bounded quantity was not measured.
         """
         objective = self.problem.objective
         return sorted(

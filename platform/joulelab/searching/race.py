@@ -41,10 +41,7 @@ class Race(Strategy):
     While the screening waits for outcomes, repeats fill the time. A relative regret of
     ``tolerance`` does not matter, nor one that is less over the horizon than a point costs;
     ``level`` is the confidence of comparisons; ``num_trials`` what the search may make, if that is
-    known.
-
-    Raises:
-        ConfigError: If ``most_repeats`` is below 1 or ``tolerance`` is negative.
+    known. Raises ConfigError if ``most_repeats`` is below 1 or ``tolerance`` is negative.
     """
 
     def __init__(

@@ -36,12 +36,10 @@ def score_space(
     """Score every cell of ``space`` against the baseline's, each kind of outputs once.
 
     ``metric`` is a registry name, by default the first one of the workload. Scores are kept in
-    ``cache``, as for :func:`~joulelab.quality.evaluation.evaluate`.
-
-    Raises:
-        UnknownNameError: If the outputs of the workload cannot be scored; names those that can.
-        ConfigError: If the program does not say its quality, the metric cannot score it, or the
-            baseline has no score of which others could keep a share.
+    ``cache``, as for :func:`~joulelab.quality.evaluation.evaluate`. Raises UnknownNameError if the
+    outputs of the workload cannot be scored; names those that can; ConfigError if the program does
+    not say its quality, the metric cannot score it, or the baseline has no score of which others
+    could keep a share.
     """
     kind, workload = SUBJECTS[space.workload], WORKLOADS[space.workload]
     metric = metric or kind.metrics[0]
@@ -67,8 +65,7 @@ def score_space(
 def with_scores(problem: Problem, scores: Scores) -> Problem:
     """Return ``problem`` with what is known of the quality, without values that have no score.
 
-    Raises:
-        ConfigError: As :func:`scored_axes`.
+    Raises ConfigError as :func:`scored_axes`.
     """
     space = problem.space.restricted(scored_axes(problem.space, scores))
     return replace(problem, space=space, qualities=scores.kept)
@@ -77,8 +74,7 @@ def with_scores(problem: Problem, scores: Scores) -> Problem:
 def scored_axes(space: SearchSpace, scores: Scores) -> dict[str, tuple[KnobValue, ...]]:
     """Return the axes without the values of which no cell has a score.
 
-    Raises:
-        ConfigError: If some cells of the values that are left have a score and others have none.
+    Raises ConfigError if some cells of the values that are left have a score and others have none.
     """
     axes = {
         name: values if name in POINT_AXES else _scored(name, values, scores)

@@ -98,8 +98,7 @@ class SearchSpace(Sequence[Configuration]):
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
         """Return the place of a configuration in the order of the space.
 
-        Raises:
-            ConfigError: If it is not of this space.
+        Raises ConfigError if it is not of this space.
         """
         place = self._places.get(value)
         if place is None or not start <= place < (len(self) if stop is None else stop):

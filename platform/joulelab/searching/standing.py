@@ -48,11 +48,9 @@ class Standing:
 def standing(evidence: Evidence, *, level: float = LEVEL) -> Standing | None:
     """Say which measured configurations may be the best; ``None`` before any was measured.
 
-    Those that are likely not to keep to a constraint are none of them. As long as nothing keeps
-    to all constraints, the best is what comes nearest to that, and has no equals.
-
-    Raises:
-        MeasurementError: If the cost or a bounded quantity was not measured.
+    Those that are likely not to keep to a constraint are none of them. As long as nothing keeps to
+    all constraints, the best is what comes nearest to that, and has no equals. Raises
+    MeasurementError if the cost or a bounded quantity was not measured.
     """
     ranked = evidence.ranked()
     if not ranked:

@@ -15,8 +15,8 @@ from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial, product_slug
 from joulelab.errors import ConfigError
+from joulelab.guard.inquiry import HOW_TO_OUTLIVE
 from joulelab.guard.settings import GuardSettings
-from joulelab.guard.slurm_job import HOW_TO_OUTLIVE
 from joulelab.hardware.board_facts import BoardFacts, read_board_facts
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
@@ -56,12 +56,9 @@ class AbstractLab(ABC, Generic[Gpu]):
         """Hold what a study needs, and yield the GPUs to use.
 
         ``workloads`` are names of what is to run. What can be refused before they are looked for is
-        refused before. Where they may be ``mixed``, GPUs are of several products.
-
-        Raises:
-            ConfigError: If results cannot be written, a workload cannot run there, or GPUs are of
-                several products.
-            DeviceNotFoundError: If there are too few GPUs.
+        refused before. Where they may be ``mixed``, GPUs are of several products. Raises
+        ConfigError if results cannot be written, a workload cannot run there, or GPUs are of
+        several products; DeviceNotFoundError if there are too few GPUs.
         """
 
     def setup(
@@ -76,11 +73,9 @@ class AbstractLab(ABC, Generic[Gpu]):
     ) -> StudySetup:
         """Return what a study is carried out with; ``settings`` are for its header.
 
-        ``procedure`` is how it measures, by default as the lab does without a calibration.
-        What is stored where this process cannot see it, it stores a second time.
-
-        Raises:
-            ConfigError: If a workload cannot run there.
+        ``procedure`` is how it measures, by default as the lab does without a calibration. What is
+        stored where this process cannot see it, it stores a second time. Raises ConfigError if a
+        workload cannot run there.
         """
         how = WorkerSettings(
             results_dir=folder,
@@ -106,11 +101,9 @@ class AbstractLab(ABC, Generic[Gpu]):
         """Return what was measured once of one of ``gpus``; ``None`` without a calibration.
 
         Without one that is named, it is the newest of the first GPU in the store of results, if
-        that has one of its driver and host.
-
-        Raises:
-            ConfigError: If the calibration is of none of them, or of another driver or host.
-            TrackingError: If it is a registered one, and the store has none of that name.
+        that has one of its driver and host. Raises ConfigError if the calibration is of none of
+        them, or of another driver or host; TrackingError if it is a registered one, and the store
+        has none of that name.
         """
         if self.calibration is None:
             if self.store_uri is None:
@@ -145,8 +138,7 @@ class AbstractLab(ABC, Generic[Gpu]):
     def programs(self, _workloads: Collection[str]) -> tuple[Parcel, ...]:
         """Return users' programs for processes that do not find them by themselves.
 
-        Raises:
-            ConfigError: If one cannot be sent there.
+        Raises ConfigError if one cannot be sent there.
         """
         return ()
 
@@ -170,10 +162,8 @@ class AbstractLab(ABC, Generic[Gpu]):
         """Score what every cell of ``space`` puts out, beside ``gpu``, and tell it.
 
         The GPU computes where it is a real one. ``metric`` is a registry name; ``None`` for the
-        first one of the workload.
-
-        Raises:
-            ConfigError: If the outputs cannot be scored, or the baseline's have no score.
+        first one of the workload. Raises ConfigError if the outputs cannot be scored, or the
+        baseline's have no score.
         """
 
     @abstractmethod
@@ -187,17 +177,15 @@ class AbstractLab(ABC, Generic[Gpu]):
     ) -> "Attribution":
         """Say where the energy of a program goes on a GPU.
 
-        Raises:
-            ConfigError: If it cannot be carried out as asked for.
-            MeasurementError: If a phase could not be metered; says why.
+        Raises ConfigError if it cannot be carried out as asked for; MeasurementError if a phase
+        could not be metered; says why.
         """
 
     @abstractmethod
     def strategy(self, name: str) -> MakeStrategy:
         """Return what makes the strategy called ``name``.
 
-        Raises:
-            UnknownNameError: If there is none; names the closest ones.
+        Raises UnknownNameError if there is none; names the closest ones.
         """
 
     @abstractmethod
@@ -232,9 +220,7 @@ class AbstractLab(ABC, Generic[Gpu]):
         """Measure ``trials`` and show how far it is; see :func:`~joulelab.study.run.run_trials`.
 
         ``procedure`` is how it measures, by default as the lab does; a calibration adapts it.
-
-        Raises:
-            ConfigError: As :meth:`setup` and :meth:`facts` do.
+        Raises ConfigError as :meth:`setup` and :meth:`facts` do.
         """
         workloads = {trial.configuration.workload for trial in trials}
         with StudyProgress(self.console()) as progress:
@@ -268,9 +254,8 @@ def plain(text: str) -> str:
 def check_guard_socket(path: Path | None) -> None:
     """Refuse, before anything is measured, a socket at which no clock guard can listen.
 
-    Raises:
-        ConfigError: If it is not absolute or too long, is another kind of file, or its folder is
-            absent or cannot be written to.
+    Raises ConfigError if it is not absolute or too long, is another kind of file, or its folder is
+    absent or cannot be written to.
     """
     if path is None or GuardSettings(socket_path=path).socket_path.is_socket():
         return

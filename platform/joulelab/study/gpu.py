@@ -13,7 +13,7 @@ from joulelab.core.grouping import grouped_by
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError
 from joulelab.guard import default_socket_path
-from joulelab.guard.slurm_job import guard_outlives_job
+from joulelab.guard.inquiry import guard_outlives_job
 from joulelab.hardware import spec_for
 from joulelab.hardware.catalogue import spec_of_boards
 
@@ -63,8 +63,7 @@ def study_clocks_mhz(gpus: Sequence[StudyGpu]) -> tuple[int, ...]:
 def check_power_limits(power_limits_w: Sequence[float], gpus: Sequence[StudyGpu]) -> None:
     """Refuse power limits that one of the GPUs cannot be set to.
 
-    Raises:
-        ConfigError: Says which can be set.
+    Raises ConfigError, which says which can be set.
     """
     for gpu in gpus if power_limits_w else ():
         bounds_w = gpu.capabilities.power_limits_w
@@ -112,8 +111,7 @@ def of_product(gpus: Sequence[Gpu], asked: str | None) -> tuple[Gpu, ...]:
 def require_one_product(gpus: Sequence[StudyGpu]) -> None:
     """Refuse GPUs of several products, whose results cannot be compared.
 
-    Raises:
-        ConfigError: Names the products, and how to choose one.
+    Raises ConfigError, which names the products, and how to choose one.
     """
     if len(by_product(gpus)) > 1:
         raise ConfigError(
@@ -126,8 +124,7 @@ def require_one_product(gpus: Sequence[StudyGpu]) -> None:
 def require_enough(gpus: Sequence[StudyGpu], num_gpus: int | None) -> None:
     """Refuse a number of GPUs that a product does not have; ``None`` is all of them.
 
-    Raises:
-        ConfigError: Says how many there are of each.
+    Raises ConfigError, which says how many there are of each.
     """
     fewest = min(map(len, by_product(gpus).values()))
     if num_gpus is not None and num_gpus > fewest:
@@ -164,10 +161,8 @@ def require_count(gpus_per_trial: int, num_gpus: int | None) -> None:
 def grouped(gpus: Sequence[Gpu], gpus_per_trial: int) -> tuple[Gpu, ...]:
     """Return GPUs that stand for ``gpus_per_trial`` of one machine and product each.
 
-    The first of each group leads it; what is left over of a machine is left out.
-
-    Raises:
-        ConfigError: If no machine has so many; says how many there are.
+    The first of each group leads it; what is left over of a machine is left out. Raises ConfigError
+    if no machine has so many; says how many there are.
     """
     if gpus_per_trial == 1:
         return tuple(gpus)

@@ -16,7 +16,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.quality import Direction
 from joulelab.devices.choice import find_visible, is_hardware
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
-from joulelab.guard.holders import holders
+from joulelab.guard.inquiry import holders
 from joulelab.sampling.cuda_device import computing_on, current_uuid
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores, score_space
@@ -46,10 +46,8 @@ class StudyWorkload:
 
     It is a name (of a workload, ``"file.py:attribute"``, ``"module:attribute"``), a callable, a
     :class:`~joulelab.workloads.base.Workload`, or the settings of one. Knobs that are left out take
-    their default; options are as in :func:`~joulelab.workloads.program.workload_type`.
-
-    Raises:
-        ConfigError: If it cannot be run as asked for.
+    their default; options are as in :func:`~joulelab.workloads.program.workload_type`. Raises
+    ConfigError if it cannot be run as asked for.
     """
 
     def __init__(
@@ -85,8 +83,7 @@ class StudyWorkload:
     def check(self, gpus: tuple[StudyGpu, ...]) -> None:
         """Refuse to move what cannot be moved from GPU to GPU.
 
-        Raises:
-            ConfigError: If several real GPUs are to run a function or an object.
+        Raises ConfigError if several real GPUs are to run a function or an object.
         """
         movable = isinstance(self._program, str | type | Workload)
         if len(gpus) > 1 and not movable and is_hardware(gpus[0].address):
@@ -182,10 +179,9 @@ class Lab(AbstractLab[StudyGpu]):
     def open(self, *_workloads: str, mixed: bool = False) -> Generator[tuple[StudyGpu, ...]]:
         """Yield the GPUs, after the places for results and settings are known to be usable.
 
-        Raises:
-            ConfigError: If results cannot be written or delivered, there is no such product, or
-                the GPUs are of several products, which only ``mixed`` allows.
-            DeviceNotFoundError: If there are too few.
+        Raises ConfigError if results cannot be written or delivered, there is no such product, or
+        the GPUs are of several products, which only ``mixed`` allows; DeviceNotFoundError if there
+        are too few.
         """
         check_folder(self.root)
         if self.tracking_uri is not None:

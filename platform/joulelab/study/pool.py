@@ -31,8 +31,7 @@ from joulelab.tracking.study import ChartPoint
 class WorkerPool(ABC):
     """Measures trials on the GPUs of a study; each result is stored before anybody is told.
 
-    Raises:
-        ConfigError: If there are no GPUs.
+    Raises ConfigError if there are no GPUs.
     """
 
     def __init__(self, gpus: Sequence[StudyGpu]) -> None:
@@ -56,10 +55,8 @@ class WorkerPool(ABC):
         it. Ends when every trial is measured or given up and no more will come, when the source has
         none although none is out, when no GPU is left in service, or when it must stop; what is out
         then stays unfinished. GPUs that are ``untied`` begin with a sentinel. ``must_stop`` is
-        asked between trials at the latest, on a cluster at least once a second.
-
-        Raises:
-            TrackingError: If results cannot be stored.
+        asked between trials at the latest, on a cluster at least once a second. Raises
+        TrackingError if results cannot be stored.
         """
         products = {uuid: gpu.identity.name for uuid, gpu in self._gpus.items()}
         self._schedule = Schedule(trials, self._uuids, untied=untied, products=products)

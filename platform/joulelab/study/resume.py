@@ -29,11 +29,10 @@ def check_feasible(
 ) -> None:
     """Refuse, before anything is started, what no GPU could carry out.
 
-    Raises:
-        ConfigError: If the trials are none, or of several studies; if a workload or a knob is
-            unknown; if simulated GPUs would need a cost that a program does not have; if a clock
-            is not on a GPU's grid (names its neighbours); or if a point is to be set although
-            setters must not be called.
+    Raises ConfigError if the trials are none, or of several studies; if a workload or a knob is
+    unknown; if simulated GPUs would need a cost that a program does not have; if a clock is not on
+    a GPU's grid (names its neighbours); or if a point is to be set although setters must not be
+    called.
     """
     studies = {trial.study for trial in trials}
     if len(studies) != 1:
@@ -55,8 +54,7 @@ def check_feasible(
 def check_cost(configuration: Configuration, gpus: Sequence[StudyGpu]) -> None:
     """Refuse a program that simulated GPUs could not play.
 
-    Raises:
-        ConfigError: If it has no cost, and none is found by a trace.
+    Raises ConfigError if it has no cost, and none is found by a trace.
     """
     workload = WORKLOADS.of(configuration)
     if not workload.has_cost and any(gpu.address.backend == "simulated" for gpu in gpus):

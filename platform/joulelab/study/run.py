@@ -118,12 +118,10 @@ def run_trials(
     Started again with the same folder, it goes on where it ended, however it ended: trials with
     valid measurements in the folder are skipped. A GPU that has not measured the study's sentinel
     begins with it. Ctrl-C or SIGTERM end the measuring, and the study concludes from what it has.
-    ``conclude`` writes the answer before the tracking store has all, so that it gets it too.
-
-    Raises:
-        ConfigError: If the trials cannot be carried out as written; nothing was written then.
-        DeviceError: If nothing could be measured, because no GPU could be used.
-        TrackingError: If results cannot be stored.
+    ``conclude`` writes the answer before the tracking store has all, so that it gets it too. Raises
+    ConfigError if the trials cannot be carried out as written; nothing was written then;
+    DeviceError if nothing could be measured, because no GPU could be used; TrackingError if results
+    cannot be stored.
     """
     check_feasible(trials, setup.gpus, observe_only=setup.observe_only)
     fixed = FixedTrials(trials, {gpu.uuid: gpu.identity.name for gpu in setup.gpus})
@@ -138,12 +136,9 @@ def run_asked(search: Search, setup: StudySetup, conclude: Conclude | None = Non
     Each result is durable before anybody is told of it. Started again with the same folder, the
     strategy is told what is there, and the search goes on: nothing is measured a second time unless
     the strategy asks for a repeat. Ctrl-C or SIGTERM end the measuring, and the search concludes
-    from what it has, as :func:`run_trials` does.
-
-    Raises:
-        ConfigError: If the strategy asks for what cannot be carried out as written.
-        DeviceError: If no GPU could be used.
-        TrackingError: If results cannot be stored.
+    from what it has, as :func:`run_trials` does. Raises ConfigError if the strategy asks for what
+    cannot be carried out as written; DeviceError if no GPU could be used; TrackingError if results
+    cannot be stored.
     """
     check = partial(check_feasible, gpus=setup.gpus, observe_only=setup.observe_only)
     queue = setup.make_queue(search, lambda trial: check([trial]))
@@ -262,10 +257,7 @@ def driver_store(folder: Path) -> ResultStore:
 def open_study(store: ResultStore, study: str, setup: StudySetup) -> StudyHeader:
     """Write the header of a new study, or go on with the one that the folder holds.
 
-    It has neither passwords nor home folders.
-
-    Raises:
-        ConfigError: If the folder holds another study.
+    It has neither passwords nor home folders. Raises ConfigError if the folder holds another study.
     """
     known = store.read_study()
     if known is not None and known.name != study:

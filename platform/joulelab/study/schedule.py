@@ -92,10 +92,7 @@ class Schedule:
     GPUs that are ``untied`` begin with a sentinel, if there are enough: GPUs are compared by what
     all of them measured. ``products`` are those of the GPUs, by UUID; trials may be for one alone.
     A trial is tried ``max_tries`` times in all; ``max_strikes`` failures in a row put a GPU out of
-    service.
-
-    Raises:
-        ConfigError: If two trials share a name.
+    service. Raises ConfigError if two trials share a name.
     """
 
     def __init__(
@@ -137,8 +134,7 @@ class Schedule:
     def add(self, trial: Trial) -> None:
         """Plan a trial after all those that wait.
 
-        Raises:
-            ConfigError: If it shares its name with another.
+        Raises ConfigError if it shares its name with another.
         """
         if trial.name in self._names:
             raise ConfigError(

@@ -77,10 +77,8 @@ def run_race(
 ) -> tuple[SearchSummary, SearchResult]:
     """Search for the best of ``problem``, repeat what may be it, and write what was found.
 
-    ``folder`` has the study's name; ``settings`` are for its header.
-
-    Raises:
-        MeasurementError: If what was measured allows no answer.
+    ``folder`` has the study's name; ``settings`` are for its header. Raises MeasurementError if
+    what was measured allows no answer.
     """
     problem = replace(problem, horizon_s=3600.0 * race.budget.horizon_h)
     screening = lab.strategy(race.algorithm)(problem, seed=race.seed)
@@ -131,11 +129,8 @@ def conclude_search(
     """Work out what a search found and write answer, report, plots and table.
 
     ``evidence`` is what the strategy was told of the results in ``store``, ``course`` the same
-    trial by trial.
-
-    Raises:
-        MeasurementError: If the baseline was not measured, or nothing ties it to the best.
-        TrackingError: If the results cannot be read or the answer not be written.
+    trial by trial. Raises MeasurementError if the baseline was not measured, or nothing ties it to
+    the best; TrackingError if the results cannot be read or the answer not be written.
     """
     measurements = store.read()
     history = history_of(measurements)
@@ -184,9 +179,8 @@ def check_search(
 ) -> None:
     """Refuse, before there is a GPU, what none could search.
 
-    Raises:
-        ConfigError: If there is no such strategy or seed, the program refuses a knob's value, an
-            axis is none, or one needs setters although none may be called.
+    Raises ConfigError if there is no such strategy or seed, the program refuses a knob's value, an
+    axis is none, or one needs setters although none may be called.
     """
     check_range("seed", seed, 0, MOST_SEED)
     lab.strategy(strategy)
@@ -216,11 +210,9 @@ def problem_on(
 ) -> Problem:
     """Return what is searched for on ``gpus``, which are of one product.
 
-    ``calibration`` is what was measured of one, which goes over what the catalogue says.
-
-    Raises:
-        ConfigError: If there is nothing to choose, a power limit that may not be set, or if a GPU
-            that is simulated computes in none of the formats.
+    ``calibration`` is what was measured of one, which goes over what the catalogue says. Raises
+    ConfigError if there is nothing to choose, a power limit that may not be set, or if a GPU that
+    is simulated computes in none of the formats.
     """
     axes = {
         name: study_clocks_mhz(gpus) if isinstance(values, str) else tuple(values)
@@ -242,7 +234,7 @@ def _known(gpu: StudyGpu, calibration: BoardFacts | None) -> GpuSpec | None:
     spec = spec_of_boards(gpu.identity.name)
     if spec is None or calibration is None:
         return spec
-    from joulelab.power_models.calibrated import calibrated_spec  # it needs SciPy
+    from joulelab.power_models.board_fit import calibrated_spec  # it needs SciPy
 
     return calibrated_spec(spec, calibration)
 
@@ -252,10 +244,7 @@ def _computable(
 ) -> Mapping[str, tuple[KnobValue, ...]]:
     """Return the axis of formats, if there is one, with those that a simulated GPU computes in.
 
-    A real GPU is asked by running them.
-
-    Raises:
-        ConfigError: If the program's own is none of them.
+    A real GPU is asked by running them. Raises ConfigError if the program's own is none of them.
     """
     spec, own = spec_of_boards(gpu.identity.name), asdict(program.settings).get("precision")
     if spec is None or own is None:

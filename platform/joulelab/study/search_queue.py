@@ -231,10 +231,7 @@ class SearchQueue(StudyTrials):
     ) -> Trial:
         """Return a new trial of a configuration, which counts as out from now on.
 
-        It is the next repeat unless one is given.
-
-        Raises:
-            ConfigError: If it cannot be carried out.
+        It is the next repeat unless one is given. Raises ConfigError if it cannot be carried out.
         """
         repeat = self._repeats[candidate] if repeat is None else repeat
         trial = Trial(

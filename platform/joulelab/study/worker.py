@@ -99,9 +99,8 @@ class GpuWorker:
     def open(self) -> DeviceIdentity:
         """Open the device, if need be, and say which it is; the study's programs are loaded.
 
-        Raises:
-            ConfigError: If a program cannot be had here.
-            DeviceError: If the device cannot be opened, or is another than it should be.
+        Raises ConfigError if a program cannot be had here; DeviceError if the device cannot be
+        opened, or is another than it should be.
         """
         unpack(WORKLOADS.programs, self._settings.programs)
         self._open_bench()
@@ -110,9 +109,8 @@ class GpuWorker:
     def measure(self, trial: Trial) -> Report:
         """Measure ``trial`` and append its records to the store before returning them.
 
-        Raises:
-            JouleLabError: If there is not even an invalid measurement to return.
-            TrackingError: If it cannot be stored, or is no longer to be.
+        Raises JouleLabError if there is not even an invalid measurement to return; TrackingError if
+        it cannot be stored, or is no longer to be.
         """
         bench = self._open_bench()
         with self._teller.measuring(trial) as ended:
@@ -136,8 +134,7 @@ class GpuWorker:
     ) -> "Attribution":
         """Say where the energy of a program goes; nothing is stored.
 
-        Raises:
-            JouleLabError: If it cannot be found out; says why.
+        Raises JouleLabError if it cannot be found out; says why.
         """
         from joulelab.attribution.session import Session  # SciPy is no part of what measuring needs
 

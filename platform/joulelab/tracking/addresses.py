@@ -32,8 +32,7 @@ def typed(path: str | Path) -> str:
 def connectable(uri: str) -> str:
     """Return the address that a stored one stands for.
 
-    Raises:
-        ConfigError: If it had a user or a password, which are not stored.
+    Raises ConfigError if it had a user or a password, which are not stored.
     """
     if HIDDEN in uri:
         raise ConfigError(
@@ -51,8 +50,7 @@ def embedded_uri(folder: Path) -> str:
 def database_path(uri: str) -> Path | None:
     """Return the file of a SQLite URI; ``None`` for any other store.
 
-    Raises:
-        TrackingError: If the path is not absolute: it would depend on who asks, from where.
+    Raises TrackingError if the path is not absolute: it would depend on who asks, from where.
     """
     if not uri.startswith("sqlite:"):
         return None

@@ -1,9 +1,6 @@
 """Deliver what the store has and a tracker has not: at once, or beside a running study."""
 
 import logging
-import queue
-import threading
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +10,7 @@ from pathlib import Path
 
 from joulelab.core.measurement import Measurement
 from joulelab.errors import TrackingError
-from joulelab.tracking.addresses import HIDDEN, discreet, typed
+from joulelab.tracking.addresses import HIDDEN, typed
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint, RunMetrics, StudyHeader
 
@@ -84,136 +81,79 @@ class DeliveryReport:
         return f"joulelab sync {typed(folder)}{hidden}"
 
 
-def deliver(store: ResultStore, tracker: Tracker) -> DeliveryReport:
-    """Bring every undelivered measurement of ``store`` to ``tracker``.
+class Delivery:
+    """Brings what a study's store has to a tracker.
 
-    Raises:
-        TrackingError: If the folder has no study header, another process is delivering it,
-            or it cannot be read. A tracker that fails is reported, not raised.
-    """
-    header = store.read_study()
-    if header is None:
-        raise TrackingError(f"{store.folder} has no study.json, so nobody knows its study's name.")
-    with _only_deliverer(store.folder):
-        left = store.undelivered(target=tracker.target)
-        total, error = len(left), None
-        try:
-            tracker.begin(header)
-            while left:
-                del left[: _deliver_some(store, tracker, left)]
-            _deliver_answer(store, tracker)
-        except TrackingError as failure:
-            error = str(failure)
-    return DeliveryReport(
-        target=tracker.target, num_delivered=total - len(left), num_left=len(left), error=error
-    )
-
-
-class BackgroundDelivery:
-    """Delivers a study's measurements from a thread of its own, so that the study never waits.
-
-    They are in the store already, and are delivered as fast as the tracker takes them. One that
-    fails is tried again with the next measurement, and at the end.
+    What fails is tried again with what comes next, and at the end.
     """
 
     def __init__(self, store: ResultStore, tracker: Tracker, header: StudyHeader) -> None:
         self._store = store
         self._tracker = tracker
         self._header = header
-        self._offered: queue.SimpleQueue[Measurement | ChartPoint | None] = queue.SimpleQueue()
-        self._backlog: list[Measurement] = []
+        self._left: list[Measurement] = []
         self._points: list[ChartPoint] = []
         self._known: set[str] = set()
-        self._num_delivered = 0
         self._begun = False
-        self._error: str | None = None
-        self._thread = threading.Thread(target=self._run, name="joulelab-delivery", daemon=True)
-        self._thread.start()
 
     def offer(
         self, measurements: Sequence[Measurement], points: Sequence[ChartPoint] = ()
     ) -> str | None:
-        """Have measurements delivered soon, each once, and points of the study's course.
+        """Deliver measurements, each once, and points of the study's course.
 
         Returns:
-            At once: why the last delivery failed, in one sentence; ``None`` while all is well.
+            Why that failed, in one sentence; ``None`` while all is well.
         """
-        for measurement in measurements:
-            if measurement.measurement_id not in self._known:
-                self._known.add(measurement.measurement_id)
-                self._offered.put(measurement)
-        for point in points:
-            self._offered.put(point)
-        return self._error
+        new = {m.measurement_id: m for m in measurements if m.measurement_id not in self._known}
+        self._known |= new.keys()
+        self._left += new.values()
+        self._points += points
+        return _tried(self._deliver)
 
-    def offer_backlog(self) -> None:
-        """Take up what earlier runs of the study left undelivered."""
-        self.offer(self._store.undelivered(target=self._tracker.target))
+    def offer_backlog(self) -> str | None:
+        """Deliver likewise what the store has and nobody noted as delivered."""
+        return self.offer(self._store.undelivered(target=self._tracker.target))
 
-    def close(self, timeout_s: float = 60.0) -> DeliveryReport:
-        """Deliver what is left and the study's answer, if the store has one, and stop.
-
-        What is left after ``timeout_s`` can be delivered later.
-        """
-        self._offered.put(None)
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            self._error = f"{self._tracker.target} took longer than {timeout_s:g} s."
+    def close(self) -> DeliveryReport:
+        """Deliver what is left and the study's answer, if the store has one."""
+        error = self.offer_backlog() or _tried(lambda: _deliver_answer(self._store, self._tracker))
         return DeliveryReport(
             target=self._tracker.target,
-            num_delivered=self._num_delivered,
-            num_left=len(self._known) - self._num_delivered,
-            error=self._error,
+            num_delivered=len(self._known) - len(self._left),
+            num_left=len(self._left),
+            error=error,
         )
 
-    def _run(self) -> None:
-        try:
-            with _only_deliverer(self._store.folder):
-                while self._take():
-                    self._try(self._deliver_backlog)
-                if self._try(self._deliver_backlog):
-                    self._try(lambda: _deliver_answer(self._store, self._tracker))
-        except Exception as error:
-            # The top frame of the thread: the report must say why nothing more was delivered.
-            ending = discreet(traceback.format_exc())  # errors of MLflow quote its whole address
-            _logger.error("Delivery to %s ended.\n%s", self._tracker.target, ending)  # noqa: TRY400
-            self._error = discreet(f"{type(error).__name__}: {error}")
-
-    def _take(self) -> bool:
-        """Move what was offered to the backlog; ``False`` once nothing more will come."""
-        item = self._offered.get()
-        while item is not None:
-            if isinstance(item, ChartPoint):
-                self._points.append(item)
-            else:
-                self._backlog.append(item)
-            if self._offered.empty():
-                return True
-            item = self._offered.get()
-        return False
-
-    def _deliver_backlog(self) -> None:
+    def _deliver(self) -> None:
         if not self._begun:
             self._tracker.begin(self._header)
             self._begun = True
-        while self._backlog:
-            num = _deliver_some(self._store, self._tracker, self._backlog)
-            del self._backlog[:num]
-            self._num_delivered += num
+        while self._left:
+            del self._left[: _deliver_some(self._store, self._tracker, self._left)]
         if self._points:
             self._tracker.chart(self._points)
             self._points = []
 
-    def _try(self, action: Callable[[], None]) -> bool:
-        try:
-            action()
-        except TrackingError as error:
-            if self._error is None:
-                _logger.warning("%s The study goes on; 'joulelab sync' delivers later.", error)
-            self._error = str(error)
-            return False
-        self._error = None
-        return True
+
+def deliver(store: ResultStore, tracker: Tracker) -> DeliveryReport:
+    """Bring every undelivered measurement of ``store`` to ``tracker``.
+
+    Raises TrackingError if the folder has no study header, another process is delivering it, or it
+    cannot be read. A tracker that fails is reported, not raised.
+    """
+    header = store.read_study()
+    if header is None:
+        raise TrackingError(f"{store.folder} has no study.json, so nobody knows its study's name.")
+    with only_deliverer(store.folder):
+        return Delivery(store, tracker, header).close()
+
+
+def _tried(action: Callable[[], None]) -> str | None:
+    try:
+        action()
+    except TrackingError as error:
+        return str(error)
+    return None
 
 
 def _deliver_some(store: ResultStore, tracker: Tracker, left: Sequence[Measurement]) -> int:
@@ -235,8 +175,11 @@ def _deliver_answer(store: ResultStore, tracker: Tracker) -> None:
 
 
 @contextmanager
-def _only_deliverer(folder: Path) -> Generator[None]:
-    """Keep two processes from delivering one folder, where the file system has locks."""
+def only_deliverer(folder: Path) -> Generator[None]:
+    """Keep other processes from delivering a folder, where the file system has locks.
+
+    Raises TrackingError if one does.
+    """
     path = folder / "delivered" / "lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:

@@ -23,8 +23,7 @@ LEAST_FREE_B = 2 * 10**9
 def check_file_name(what: str, name: str) -> None:
     """Refuse a name that could leave its folder or that a file system could not hold.
 
-    Raises:
-        ConfigError: Says which characters are allowed.
+    Raises ConfigError, which says which characters are allowed.
     """
     if not _FILE_NAME.fullmatch(name):
         raise ConfigError(
@@ -36,8 +35,7 @@ def check_file_name(what: str, name: str) -> None:
 def check_folder(folder: Path) -> None:
     """Refuse a folder in which no file can be made; none is left, nor a folder that was not there.
 
-    Raises:
-        ConfigError: Says why.
+    Raises ConfigError, which says why.
     """
     try:
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
@@ -59,8 +57,7 @@ def check_folder(folder: Path) -> None:
 def check_file(path: Path) -> None:
     """Refuse a file that could not be made, before what it is to hold is worked out.
 
-    Raises:
-        ConfigError: If it is a folder, or its folder is absent or cannot be written to.
+    Raises ConfigError if it is a folder, or its folder is absent or cannot be written to.
     """
     folder = path.absolute().parent
     if not folder.is_dir():
@@ -80,10 +77,8 @@ class LineFile:
     def append(self, lines: Sequence[str], *, durable: bool) -> None:
         """Append ``lines``, without ends, in one write; all of them or, if that fails, none.
 
-        If ``durable``, return only once they are on disk.
-
-        Raises:
-            TrackingError: If they cannot be written.
+        If ``durable``, return only once they are on disk. Raises TrackingError if they cannot be
+        written.
         """
         data = "".join(f"{line}\n" for line in lines).encode()
         try:
@@ -145,11 +140,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 def write_whole(path: Path, data: bytes | str, *, durable: bool = True) -> None:
     """Make ``path`` hold ``data``; a reader sees the old file or the new, never half.
 
-    Text is written in UTF-8, its ends of lines as they are. If ``durable``, return only once it
-    is on disk.
-
-    Raises:
-        TrackingError: If it cannot be written.
+    Text is written in UTF-8, its ends of lines as they are. If ``durable``, return only once it is
+    on disk. Raises TrackingError if it cannot be written.
     """
     writer = f"{socket.gethostname()}-{os.getpid()}"  # several nodes may share the folder
     temporary = path.with_name(f".{path.name}.{writer}.tmp")
@@ -174,8 +166,7 @@ def write_whole(path: Path, data: bytes | str, *, durable: bool = True) -> None:
 def whole_text(path: Path) -> Generator[StringIO]:
     """Hand out a file to write text to; ``path`` holds all of it, and at once, after the block.
 
-    Raises:
-        TrackingError: If it cannot be written.
+    Raises TrackingError if it cannot be written.
     """
     text = StringIO(newline="")
     yield text

@@ -42,10 +42,8 @@ class EndedRun:
 class Batches:
     """Writes batches of runs to an experiment through the store behind a client.
 
-    ``path`` is the file of an embedded store, ``None`` of any other.
-
-    Raises:
-        MlflowException: If the experiment was deleted, or the database does not answer.
+    ``path`` is the file of an embedded store, ``None`` of any other. Raises MlflowException if the
+    experiment was deleted, or the database does not answer.
     """
 
     def __init__(self, store: Any, experiment_id: str, path: Path | None) -> None:
@@ -63,10 +61,9 @@ class Batches:
     def insert(self, runs: Sequence[EndedRun]) -> None:
         """Write runs, all or none of them, in turn with others.
 
-        Raises:
-            TrackingError: If others do not let it have a turn.
-            MlflowException: If a name or a value is none that MLflow takes, or the database
-                refuses. Where its answer is lost, they may be there.
+        Raises TrackingError if others do not let it have a turn; MlflowException if a name or a
+        value is none that MLflow takes, or the database refuses. Where its answer is lost, they may
+        be there.
         """
         from sqlalchemy import insert
 

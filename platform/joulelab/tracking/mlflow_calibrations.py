@@ -33,9 +33,7 @@ _log = logging.getLogger(__name__)
 def register_calibration(uri: str, name: str, facts: BoardFacts) -> RegisteredModel:
     """Keep what was measured of a board as the next version of ``name`` in an MLflow store.
 
-    Raises:
-        ConfigError: If ``name`` is empty.
-        TrackingError: If the store cannot be written.
+    Raises ConfigError if ``name`` is empty; TrackingError if the store cannot be written.
     """
     metrics: dict[str, float] = {}
     for each in facts.facts:
@@ -67,11 +65,9 @@ def _write(folder: Path, facts: BoardFacts) -> None:
 def calibration_file(where: str | Path, uri: str | None) -> Path:
     """Return the file of a calibration: the one named, or that of ``models:/NAME[/VERSION]``.
 
-    A registered one is copied to a folder of the user's, and read before it is handed out.
-
-    Raises:
-        ConfigError: If there is no store, a version is no number, or its file no calibration.
-        TrackingError: If the store has none of that name and version.
+    A registered one is copied to a folder of the user's, and read before it is handed out. Raises
+    ConfigError if there is no store, a version is no number, or its file no calibration;
+    TrackingError if the store has none of that name and version.
     """
     if (asked := reference(str(where))) is None:
         return Path(where)

@@ -44,8 +44,7 @@ def is_database(uri: str) -> bool:
 def check_database(uri: str) -> None:
     """Refuse an address without a place for files.
 
-    Raises:
-        ConfigError: If there is none, or the driver is not installed.
+    Raises ConfigError if there is none, or the driver is not installed.
     """
     if artifacts_of(uri) is None:
         raise ConfigError(
@@ -99,8 +98,7 @@ def make_tables(uri: str) -> None:
 def check_reachable(uri: str, *, patience_s: float = PATIENCE_S) -> None:
     """Return if the store at ``uri`` can be written to within ``patience_s`` seconds.
 
-    Raises:
-        TrackingError: If it cannot; says why.
+    Raises TrackingError if it cannot; says why.
     """
     path = database_path(uri)
     if path is not None:
@@ -168,10 +166,8 @@ def turn(path: Path | None) -> Generator[None]:
 
     One of those who wait is the next, so that who had the turn has it again only after them. The
     kernel frees both locks however a process ends. ``None`` is no such file and knows no turns, nor
-    does a folder without locks, or one that cannot be written to.
-
-    Raises:
-        TrackingError: If others have it for too long.
+    does a folder without locks, or one that cannot be written to. Raises TrackingError if others
+    have it for too long.
     """
     with ExitStack() as having:
         if path is not None and path.parent.is_dir():

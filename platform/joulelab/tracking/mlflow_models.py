@@ -52,11 +52,9 @@ def register_model(
     The run holds the model with signature and input example, the training domain
     (``training_domain.json``), the metrics of each split, and as tags the members, the data's hash
     and the GPUs. It is asked about ``example``, which is kept, before it is written, and answers
-    with intervals of ``level`` unless asked for another.
-
-    Raises:
-        ConfigError: If the model is not fitted or has no such intervals, or ``name`` is empty.
-        TrackingError: If the store cannot be written.
+    with intervals of ``level`` unless asked for another. Raises ConfigError if the model is not
+    fitted or has no such intervals, or ``name`` is empty; TrackingError if the store cannot be
+    written.
     """
     frame = frame_of_queries(example)
     ServedModel(model).predict(frame, {"level": level})
@@ -88,10 +86,8 @@ def register_model(
 def load_registered(uri: str, name: str, version: int | None = None) -> OperatingModel:
     """Read a registered model, by default the newest, without running what the store holds.
 
-    Raises:
-        TrackingError: If there is no such version, the store cannot be read, or what is
-            registered wants to be loaded by foreign code.
-        ConfigError: If its files hold no model.
+    Raises TrackingError if there is no such version, the store cannot be read, or what is
+    registered wants to be loaded by foreign code; ConfigError if its files hold no model.
     """
     with fetched(uri, name, version, loader=_LOADER, files=_FILES) as folder:
         return load_operating_model(folder)
@@ -135,9 +131,8 @@ def register_trace_model(
 ) -> RegisteredModel:
     """Write a fitted trace model likewise, with its scores on held-out recordings.
 
-    Raises:
-        ConfigError: If the model is not fitted or has no interval, or ``name`` is empty.
-        TrackingError: If the store cannot be written.
+    Raises ConfigError if the model is not fitted or has no interval, or ``name`` is empty;
+    TrackingError if the store cannot be written.
     """
     frame = frame_of_schedule(example)
     ServedTraceModel(model).predict(frame, {"level": level})

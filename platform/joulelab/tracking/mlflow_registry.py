@@ -113,9 +113,7 @@ def signature_of(
 def registered(uri: str, name: str, model: Pyfunc) -> RegisteredModel:
     """Write a model as the next version of ``name``, with a run that holds its metrics.
 
-    Raises:
-        ConfigError: If ``name`` is empty.
-        TrackingError: If the store cannot be written.
+    Raises ConfigError if ``name`` is empty; TrackingError if the store cannot be written.
     """
     tags = {**model.tags, VERSION_TAG: installed_version("joulelab")}
     head = "A model of joulelab, which answers only within its training domain."
@@ -131,8 +129,7 @@ def store_of(asked: str | None) -> str:
 def reference(where: str) -> tuple[str, int | None] | None:
     """Return name and version of ``models:/NAME[/VERSION]``; ``None`` if it is no such address.
 
-    Raises:
-        ConfigError: If the name is empty, or the version is no number.
+    Raises ConfigError if the name is empty, or the version is no number.
     """
     if not where.startswith(_REGISTERED):
         return None
@@ -153,9 +150,7 @@ def check_name(name: str) -> None:
 def keep(uri: str, name: str, what: Kept, write: Callable[[Path], None]) -> RegisteredModel:
     """Keep what ``write`` puts into a folder, in it under ``model``, as the next version of a name.
 
-    Raises:
-        ConfigError: If ``name`` is empty.
-        TrackingError: If the store cannot be written.
+    Raises ConfigError if ``name`` is empty; TrackingError if the store cannot be written.
     """
     check_name(name)
     note = _described(what.head, what.tags)
@@ -187,10 +182,8 @@ def fetched(
 ) -> Generator[Path]:
     """Hand out the folder that a registered model was saved to, checked and on this machine.
 
-    Raises:
-        TrackingError: If there is no such version, the store cannot be read, or what is
-            registered wants to be loaded by foreign code.
-        ConfigError: If its files hold no model.
+    Raises TrackingError if there is no such version, the store cannot be read, or what is
+    registered wants to be loaded by foreign code; ConfigError if its files hold no model.
     """
     with tempfile.TemporaryDirectory() as folder:
         kept, version = download(uri, name, version, Path(folder))
@@ -207,8 +200,7 @@ def fetched(
 def download(uri: str, name: str, version: int | None, folder: Path) -> tuple[Path, int]:
     """Copy what is kept of a version, by default the newest, into a folder; return where, and it.
 
-    Raises:
-        TrackingError: If there is no such version, or the store cannot be read.
+    Raises TrackingError if there is no such version, or the store cannot be read.
     """
     with reached(uri):
         client = open_client(uri)
@@ -229,8 +221,7 @@ def download(uri: str, name: str, version: int | None, folder: Path) -> tuple[Pa
 def check_ours(folder: Path, loader: str) -> None:
     """Check that a pyfunc in ``folder`` needs nothing but ``loader``, of this package.
 
-    Raises:
-        TrackingError: If it names another loader, brings code, or is no pyfunc.
+    Raises TrackingError if it names another loader, brings code, or is no pyfunc.
     """
     import yaml  # type: ignore[import-untyped]
 

@@ -53,9 +53,7 @@ def reached(uri: str, *, in_turn: bool = True) -> Generator[None]:
     """Reach the store, and turn whatever MLflow raises inside into a TrackingError, soon.
 
     Who does not write ``in_turn`` throughout takes a turn for each write to an embedded store.
-
-    Raises:
-        TrackingError: If the store does not answer, or refuses something.
+    Raises TrackingError if the store does not answer, or refuses something.
     """
     import sqlalchemy.exc
 
@@ -131,8 +129,7 @@ def values_of(
 def experiment_id(client: Any, uri: str, name: str, description: str) -> str:
     """Return the id of the experiment ``name``, made if absent, described unless it already is.
 
-    Raises:
-        TrackingError: If it was deleted.
+    Raises TrackingError if it was deleted.
     """
     from mlflow.exceptions import MlflowException
 
@@ -204,11 +201,8 @@ def usable_uri(uri: str) -> str:
     """Return the tracking URI to connect to for one that was given or stored.
 
     Nothing is asked over the network: a server that is down now may be up when results are there.
-
-    Raises:
-        ConfigError: If it can be none, lacks its password, or its folder cannot be written to; or
-            if MLflow is not installed.
-        TrackingError: If a SQLite path is not absolute.
+    Raises ConfigError if it can be none, lacks its password, or its folder cannot be written to; or
+    if MLflow is not installed; TrackingError if a SQLite path is not absolute.
     """
     uri = connectable(uri)
     try:
@@ -242,10 +236,8 @@ def usable_uri(uri: str) -> str:
 def publish(draft: sqlite3.Connection, path: Path) -> None:
     """Put the database ``draft`` at ``path`` at once, unless another process was first.
 
-    What a process left that was killed while it did so is cleared away.
-
-    Raises:
-        OSError: If the file system refuses.
+    What a process left that was killed while it did so is cleared away. Raises OSError if the file
+    system refuses.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{path.name}.*.tmp"):

@@ -48,10 +48,7 @@ class MlflowTracker(Tracker):
     """Writes one sweep to an MLflow store.
 
     It is ``sqlite:////absolute/path.db`` for an embedded store, made if absent, or the address of a
-    server.
-
-    Raises:
-        TrackingError: If a SQLite path is not absolute.
+    server. Raises TrackingError if a SQLite path is not absolute.
     """
 
     def __init__(self, uri: str) -> None:
@@ -270,8 +267,7 @@ class FinishedRun:
 def log_run(uri: str, ended: FinishedRun) -> None:
     """Log a run to the store at ``uri``.
 
-    Raises:
-        TrackingError: If the store does not answer, or refuses something.
+    Raises TrackingError if the store does not answer, or refuses something.
     """
     start_ms = ms_of(ended.started_at)
     stop_ms = start_ms + round(1000 * ended.duration_s)

@@ -21,11 +21,8 @@ def repair(folder: Path) -> tuple[str, ...]:
 
     Lines that are no measurement or no delivery, measurements that share an id, traces that cannot
     be read or belong to no measurement, files that a crash left half-written, and headers and
-    answers that cannot be read.
-
-    Raises:
-        ConfigError: If the study is under way.
-        TrackingError: If a file cannot be read or written, or is of another version of joulelab.
+    answers that cannot be read. Raises ConfigError if the study is under way; TrackingError if a
+    file cannot be read or written, or is of another version of joulelab.
     """
     store = ResultStore(folder)
     with StudyLock(folder):

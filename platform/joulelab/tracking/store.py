@@ -72,9 +72,8 @@ class ResultStore:
     def append(self, *records: Record) -> None:
         """Write ``records``, all or none; once this returns, no crash or power cut undoes it.
 
-        Raises:
-            ConfigError: If a measurement's id cannot be a file name.
-            TrackingError: If they cannot be written; the store is then as it was before.
+        Raises ConfigError if a measurement's id cannot be a file name; TrackingError if they cannot
+        be written; the store is then as it was before.
         """
         lines = []
         for record in records:
@@ -90,10 +89,8 @@ class ResultStore:
         """Read every writer's measurements, each once, in the order in which they started.
 
         A last line that a crash cut short was never acknowledged: it is left out, and so is any
-        other that is broken. The log says so once, and :attr:`broken` keeps which.
-
-        Raises:
-            TrackingError: If a file cannot be read, or a line is of another version of joulelab.
+        other that is broken. The log says so once, and :attr:`broken` keeps which. Raises
+        TrackingError if a file cannot be read, or a line is of another version of joulelab.
         """
         found: dict[str, tuple[str, Measurement]] = {}
         broken: dict[str, str] = {}
@@ -125,8 +122,7 @@ class ResultStore:
     def read_trace(self, measurement_id: str) -> PowerTrace:
         """Read the power samples of a measurement.
 
-        Raises:
-            TrackingError: If it has none, or they cannot be read.
+        Raises TrackingError if it has none, or they cannot be read.
         """
         return read_trace(self.trace_path(measurement_id))
 
@@ -157,8 +153,7 @@ class ResultStore:
     def write_study(self, header: StudyHeader) -> None:
         """Write the study's header, without passwords and home folders.
 
-        Raises:
-            ConfigError: If the folder already belongs to another run of a study.
+        Raises ConfigError if the folder already belongs to another run of a study.
         """
         known = self.read_study()
         if known is not None and known.sweep_id != header.sweep_id:
@@ -195,10 +190,8 @@ class ResultStore:
     ) -> T | None:
         """Read what :meth:`write_file` wrote; ``None`` where nothing was.
 
-        ``as_now`` turns the JSON of an earlier version into that of this one.
-
-        Raises:
-            TrackingError: If it is no ``kind``, which is ``called`` this.
+        ``as_now`` turns the JSON of an earlier version into that of this one. Raises TrackingError
+        if it is no ``kind``, which is ``called`` this.
         """
         path = self.folder / name
         try:
@@ -233,8 +226,7 @@ class ResultStore:
 def study_folders(root: Path) -> list[Path]:
     """Return the results folders at or below ``root``, sorted by name; ``~`` is expanded.
 
-    Raises:
-        ConfigError: If there is none.
+    Raises ConfigError if there is none.
     """
     root = root.expanduser()
     folders = [path.parent for path in sorted(root.rglob("measurements")) if path.is_dir()]
@@ -250,9 +242,7 @@ def study_folders(root: Path) -> list[Path]:
 def read_studies(*roots: Path) -> list[Measurement]:
     """Return what was measured in all results folders at or below ``roots``, in their order.
 
-    Raises:
-        ConfigError: If there is none.
-        TrackingError: If one cannot be read.
+    Raises ConfigError if there is none; TrackingError if one cannot be read.
     """
     folders = [folder for root in roots for folder in study_folders(root)]
     return [measurement for folder in folders for measurement in ResultStore(folder).read()]
@@ -281,8 +271,7 @@ def measurement_from_json(text: str | bytes) -> Measurement:
 def parsed(place: str, line: bytes) -> Measurement | str:
     """Return the measurement that a line at a place holds, or what is wrong with the line.
 
-    Raises:
-        TrackingError: If another version of joulelab wrote it.
+    Raises TrackingError if another version of joulelab wrote it.
     """
     try:
         return measurement_from_json(line)

@@ -156,8 +156,7 @@ class StudyState:
 def write_state(folder: Path, state: StudyState) -> None:
     """Replace the state in the results folder of a study.
 
-    Raises:
-        TrackingError: If it cannot be written.
+    Raises TrackingError if it cannot be written.
     """
     write_whole(folder / STATE, to_json(state), durable=False)
 
@@ -165,8 +164,7 @@ def write_state(folder: Path, state: StudyState) -> None:
 def read_state(folder: Path) -> StudyState | None:
     """Read how far the study in a results folder is, or was when it ended; ``None`` without one.
 
-    Raises:
-        TrackingError: If the file is none, or cannot be read.
+    Raises TrackingError if the file is none, or cannot be read.
     """
     path = folder / STATE
     try:

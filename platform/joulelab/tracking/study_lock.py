@@ -46,8 +46,7 @@ def has_local_locks(path: Path) -> bool:
 def check_database_folder(path: Path) -> None:
     """Refuse to have a SQLite file at ``path`` if that is on a network's file system.
 
-    Raises:
-        ConfigError: Says which kind it is, and what to do instead.
+    Raises ConfigError, which says which kind it is, and what to do instead.
     """
     kind = kind_of(path.parent)
     if kind in SHARED_KINDS:

@@ -73,8 +73,7 @@ def trace_bytes(trace: PowerTrace, measurement_id: str, course: Course | None = 
 def read_trace(path: Path) -> PowerTrace:
     """Read the power of a trace that :func:`trace_bytes` wrote.
 
-    Raises:
-        TrackingError: If the file is absent or is no trace.
+    Raises TrackingError if the file is absent or is no trace.
     """
     found = read_series(path, ["power_w"])
     if "power_w" not in found:
@@ -85,10 +84,8 @@ def read_trace(path: Path) -> PowerTrace:
 def read_series(path: Path, names: list[str] | None = None) -> Mapping[str, Series]:
     """Read what a trace holds over time, by name; what was never read is left out.
 
-    By default all of it; the file may be one that an earlier version wrote.
-
-    Raises:
-        TrackingError: If the file is absent, is no trace, or lacks one of ``names``.
+    By default all of it; the file may be one that an earlier version wrote. Raises TrackingError if
+    the file is absent, is no trace, or lacks one of ``names``.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -22,7 +22,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.errors import TrackingError
 from joulelab.guard.processes import daemon_environment
 from joulelab.tracking.addresses import discreet
-from joulelab.tracking.delivery import BackgroundDelivery, DeliveryReport
+from joulelab.tracking.delivery import Delivery, DeliveryReport, only_deliverer
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint, StudyHeader
@@ -31,7 +31,7 @@ _MOST_STARTS = 4
 
 
 class TrackerProcess:
-    """The process of a :class:`BackgroundDelivery`, seen from the one that drives the study.
+    """The process of a :class:`Delivery`, seen from the one that drives the study.
 
     It is on this machine, gives way to others by ``niceness``, and is started again if it dies;
     what drives the study can be interrupted without it.
@@ -98,16 +98,17 @@ def main(connection: Connection) -> None:
     results_dir, uri, header, niceness = connection.recv()
     os.nice(niceness)
     store = ResultStore(Path(results_dir), f"tracker@{socket.gethostname()}-{os.getpid()}")
-    delivery = BackgroundDelivery(store, MlflowTracker(uri), header)
-    while True:
-        try:
-            method, arguments = connection.recv()
-        except EOFError:  # whoever drove the study is gone; `joulelab sync` delivers the rest
-            return
-        connection.send(getattr(delivery, method)(*arguments))
+    delivery = Delivery(store, MlflowTracker(uri), header)
+    with only_deliverer(store.folder):
+        while True:
+            try:
+                method, arguments = connection.recv()
+            except EOFError:  # whoever drove the study is gone; `joulelab sync` delivers the rest
+                return
+            connection.send(getattr(delivery, method)(*arguments))
 
 
-_CLOSE_BASE_S = 60.0
+_CLOSE_BASE_S = 120.0
 _CLOSE_PER_MEASUREMENT_S = 1.0
 _LOOK_S = 1.0
 
@@ -115,7 +116,7 @@ _LOOK_S = 1.0
 class TrackerLink:
     """Hands measurements of a store over to that process, which ends with the link.
 
-    It never waits for the tracking store.
+    It never waits for the tracking store. What is lost with a process that dies is in the store.
     """
 
     def __init__(self, store: ResultStore, uri: str, process: TrackerProcess) -> None:
@@ -125,16 +126,18 @@ class TrackerLink:
         self._process = process
         self._waiting: list[Measurement] = []
         self._points: list[ChartPoint] = []
-        self._call: Future[Any] = process.call("offer_backlog")
+        self._call: Future[str | None] = process.call("offer_backlog")
         self._num_sent = 0
-        self._gap = False
 
     def send(self, measurements: Sequence[Measurement]) -> None:
         """Have ``measurements`` delivered soon; :attr:`trouble` says if MLflow is down."""
         self._waiting += measurements
         self._num_sent += len(measurements)
         if self._call.done():
-            self._take_answer()
+            try:
+                self.trouble = self._call.result()
+            except TrackingError as error:
+                self.trouble = _failure(error)
             self._call = self._offer()
 
     def plot(self, point: ChartPoint) -> None:
@@ -146,15 +149,11 @@ class TrackerLink:
 
         ``on_left`` is called every now and then with how many measurements are left.
         """
+        self._offer()
+        call = self._process.call("close")
         timeout_s = _CLOSE_BASE_S + _CLOSE_PER_MEASUREMENT_S * self._num_sent
+        self._follow(call, timeout_s, on_left)
         try:
-            self._take_answer()
-            last = self._offer()
-            if self._gap:
-                last = self._process.call("offer_backlog")
-            last.result(timeout_s)
-            call = self._process.call("close", timeout_s)
-            self._follow(call, timeout_s + _CLOSE_BASE_S, on_left)
             report: DeliveryReport = call.result(timeout=0)
         except (TrackingError, TimeoutError) as error:
             return self._undelivered(_failure(error))
@@ -173,17 +172,10 @@ class TrackerLink:
                 left = {m.measurement_id for m in self._store.undelivered(target=target)}
             on_left(len(left - self._store.delivered(target=target)))
 
-    def _offer(self) -> Future[Any]:
+    def _offer(self) -> Future[str | None]:
         waiting, points = self._waiting, self._points
         self._waiting, self._points = [], []
         return self._process.call("offer", waiting, points)
-
-    def _take_answer(self) -> None:
-        try:
-            self.trouble = self._call.result(_CLOSE_BASE_S)
-        except (TrackingError, TimeoutError) as error:
-            self._gap = True
-            self.trouble = _failure(error)
 
     def _undelivered(self, error: str) -> DeliveryReport:
         left = len(self._store.undelivered(target=self._uri))

@@ -116,7 +116,7 @@ def test_a_trace_that_is_asked_for_is_kept(monkeypatch, tmp_path, rank, name):
     with monkeypatch.context() as patched:  # the profiler asks for the rank as well
         patched.setattr(torch_source.distributed, "is_initialized", lambda: rank is not None)
         patched.setattr(torch_source.distributed, "get_rank", lambda: rank)
-        path = torch_source.TorchSource(object())._trace(folder, "decode")
+        path = torch_source.trace_path(folder, "decode")
     ones = torch.ones(8)
     taken_s = torch_source.keep_trace(Steps(once=lambda: ones + ones, whole=int), path)
 

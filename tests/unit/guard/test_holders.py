@@ -7,7 +7,7 @@ from alone import lent_elsewhere
 
 from joulelab.devices.simulated import fleet
 from joulelab.guard.client import GuardClient
-from joulelab.guard.holders import holders
+from joulelab.guard.inquiry import holders
 from joulelab.study.lab import Lab
 
 

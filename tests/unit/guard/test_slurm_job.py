@@ -6,8 +6,8 @@ import pytest
 
 from joulelab.cli.checks import who_guards
 from joulelab.devices.simulated import fleet
-from joulelab.guard import slurm_job
-from joulelab.guard.slurm_job import guard_outlives_job, outlives_job
+from joulelab.guard import inquiry
+from joulelab.guard.inquiry import guard_outlives_job, outlives_job
 from joulelab.study import gpu as study_gpu
 from joulelab.study.lab import Lab
 
@@ -19,7 +19,7 @@ OUTSIDE = "0::/system.slice/joulelab-guard.service\n"
 def cgroup_of(tmp_path, monkeypatch):
     """This process is in job 77, with a ``/proc`` of its own that says where processes are."""
     monkeypatch.setenv("SLURM_JOB_ID", "77")
-    monkeypatch.setattr(slurm_job, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(inquiry, "_PROC", tmp_path / "proc")
 
     def put(who, cgroup):
         folder = tmp_path / "proc" / who

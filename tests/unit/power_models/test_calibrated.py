@@ -9,7 +9,7 @@ from synthetic_runs import CLOCKS_MHZ, rows_by_law
 
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
-from joulelab.power_models.calibrated import calibrated_spec
+from joulelab.power_models.board_fit import calibrated_spec
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.physics_laws import PowerShape, shape_by_catalogue
 from joulelab.power_models.members.stacked import StackedModel

@@ -8,7 +8,7 @@ from calibrated_by_law import board_like, facts_by_law
 from search_surfaces import clock_outcome, problem_on
 
 from joulelab.hardware import GPUS
-from joulelab.power_models.calibrated import calibrated_spec
+from joulelab.power_models.board_fit import calibrated_spec
 from joulelab.searching.model.parameters import POWER_PER_K, board_prior
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies.model_guided import ModelGuided

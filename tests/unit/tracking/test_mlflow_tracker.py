@@ -21,7 +21,7 @@ from joulelab.core.record import Record
 from joulelab.errors import TrackingError
 from joulelab.study.conclude import conclude_sweep
 from joulelab.tracking.addresses import database_path, embedded_uri
-from joulelab.tracking.delivery import BackgroundDelivery, deliver
+from joulelab.tracking.delivery import Delivery, deliver
 from joulelab.tracking.mlflow_batch import ended_run
 from joulelab.tracking.mlflow_database import check_reachable
 from joulelab.tracking.mlflow_store import experiment_id, open_client, publish
@@ -276,7 +276,7 @@ def test_what_only_the_whole_study_knows_of_a_run_is_written_there_once(uri):
 def test_a_search_is_charted_while_it_runs_and_whole_once_it_has_ended(uri, tmp_path):
     store = ResultStore(tmp_path / "search")
     store.write_study(header())
-    delivery = BackgroundDelivery(store, MlflowTracker(uri), header())
+    delivery = Delivery(store, MlflowTracker(uri), header())
     for number in (1, 2, 3):
         measured = record(minute=number)
         store.append(measured)

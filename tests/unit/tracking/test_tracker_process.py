@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from concurrent.futures import Future
 from contextlib import closing
 from types import SimpleNamespace
@@ -13,7 +14,6 @@ from waiting import PATIENCE_S
 from joulelab.core.record import Record
 from joulelab.errors import TrackingError
 from joulelab.tracking import tracker_process
-from joulelab.tracking.delivery import DeliveryReport
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.tracker_process import TrackerLink, TrackerProcess
 
@@ -78,21 +78,21 @@ def test_a_tracker_that_dies_always_leaves_everything_to_sync_and_says_so(
     assert report.error == "The tracker's process failed: It ended with exit code -9."
 
 
-def test_the_last_delivery_is_given_time_for_every_measurement(store):
-    calls = []
-
-    def answer(name, *arguments):
-        calls.append((name, *arguments))
-        report = DeliveryReport(target="", num_delivered=3, num_left=0, error=None)
-        answered = Future()
-        answered.set_result(report if name == "close" else None)
-        return answered
-
-    link = TrackerLink(store, "http://server", SimpleNamespace(call=answer))
+def test_a_tracker_that_hangs_leaves_everything_to_sync_after_time_for_every_measurement(
+    store, monkeypatch
+):
+    monkeypatch.setattr(tracker_process, "_CLOSE_BASE_S", 0.1)
+    monkeypatch.setattr(tracker_process, "_CLOSE_PER_MEASUREMENT_S", 0.1)
+    monkeypatch.setattr(tracker_process, "_LOOK_S", 0.01)
+    link = TrackerLink(store, "http://server", SimpleNamespace(call=lambda *_: Future()))
     link.send(made())
-    link.finish()
+    start_s = time.monotonic()
 
-    assert calls[-1] == ("close", 60.0 + 3 * 1.0)
+    report = link.finish()
+
+    assert 0.4 <= time.monotonic() - start_s < PATIENCE_S
+    assert report.num_left == 3
+    assert report.error == "The tracker's process failed: It did not answer in time."
 
 
 def test_a_clerk_that_cannot_begin_says_why(store):

@@ -32,8 +32,7 @@ from joulelab.workloads.ranks import StandIn
 def read_recording(store: str | None) -> tuple[Board, ...]:
     """Read the boards of a recording: a results folder of ours, or a CSV file of a published sweep.
 
-    Raises:
-        ConfigError: If it is neither.
+    Raises ConfigError if it is neither.
     """
     if store is None:
         raise ConfigError(

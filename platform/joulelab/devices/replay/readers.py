@@ -29,11 +29,8 @@ Line = dict[str, Any]
 def read_results(folder: Path) -> tuple[Board, ...]:
     """Read a results folder; each GPU in it becomes a board.
 
-    Only valid measurements are played. Each of their windows is a take, with the power trace
-    that was stored beside it.
-
-    Raises:
-        ConfigError: If there is no valid measurement, or a line is none.
+    Only valid measurements are played. Each of their windows is a take, with the power trace that
+    was stored beside it. Raises ConfigError if there is no valid measurement, or a line is none.
     """
     by_uuid: dict[str, list[Line]] = defaultdict(list)
     for path in sorted((folder / "measurements").glob("*.jsonl")):
@@ -164,10 +161,8 @@ def read_sweep_table(path: Path) -> tuple[Board, ...]:
 
     A row is a take: it lasts ``time_s`` at constant ``power_w`` and does one run. Of repeats each
     measurement plays one, in turn. The driver's default is the highest clock at which an app was
-    recorded.
-
-    Raises:
-        ConfigError: If a column is missing or a value is no positive number; names the line.
+    recorded. Raises ConfigError if a column is missing or a value is no positive number; names the
+    line.
     """
     rows: dict[str, list[tuple[int, _Row]]] = defaultdict(list)
     for line, row in enumerate(read_csv_table(path, columns=COLUMNS), start=FIRST_LINE):

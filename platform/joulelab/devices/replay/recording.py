@@ -71,8 +71,7 @@ class Program:
     def find(self, phase: str, point: OperatingPoint, turn: int) -> tuple[Take, ...]:
         """Return the takes of one recording of ``phase`` at ``point``; after the last the first.
 
-        Raises:
-            ConfigError: If there are none; names what there is next to it.
+        Raises ConfigError if there are none; names what there is next to it.
         """
         if (phase, point) in self.takes:
             takes = self.takes[phase, point]

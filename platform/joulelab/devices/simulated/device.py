@@ -33,8 +33,7 @@ def fleet(
 ) -> tuple[DeviceAddress, ...]:
     """Make ``num_gpus`` simulated GPUs of each kind, a catalogue key, and return where they are.
 
-    Raises:
-        UnknownNameError: If the catalogue has no such GPU; names the closest.
+    Raises UnknownNameError if the catalogue has no such GPU; names the closest.
     """
     driver, keys = DriverStore(store), [kinds] if isinstance(kinds, str) else dict.fromkeys(kinds)
     uuids = [driver.create(key, index).uuid for key in keys for index in range(num_gpus)]
@@ -181,8 +180,7 @@ class SimulatedDevice(Device):
     def play(self, phase: PhaseCost, *, data: Data = "random") -> None:
         """Execute ``phase`` over and over, starting now, until :meth:`stop`.
 
-        Raises:
-            ConfigError: If the phase needs a pipe that the GPU lacks.
+        Raises ConfigError if the phase needs a pipe that the GPU lacks.
         """
         self.machine.begin(self.machine.model_of(phase, data))
 

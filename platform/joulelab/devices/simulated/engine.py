@@ -231,9 +231,7 @@ def steady_load(
     """Return what ``phase`` costs on a board of kind ``spec`` after a warm-up.
 
     By default the board is exactly its kind. ``window_s``, the time that counts, is up to 4 s.
-
-    Raises:
-        ConfigError: If a kernel needs a pipe that the GPU lacks, or the times are not positive.
+    Raises ConfigError if a kernel needs a pipe that the GPU lacks, or the times are not positive.
     """
     if not (warmup_s > 0 and 0 < window_s <= 4):
         raise ConfigError(

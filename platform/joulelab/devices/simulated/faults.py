@@ -80,8 +80,7 @@ class Fault:
     def parse(cls, line: str) -> "Fault":
         """Read a fault from its line.
 
-        Raises:
-            ConfigError: If the line names no known fault or setting.
+        Raises ConfigError if the line names no known fault or setting.
         """
         kind, *settings = line.split()
         known = {f.name: f for f in fields(cls)[1:]}

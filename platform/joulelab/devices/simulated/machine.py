@@ -103,8 +103,7 @@ class Machine:
     def now_s(self) -> float:
         """Bring the board up to the present; return device time.
 
-        Raises:
-            DeviceLostError: If the device is lost.
+        Raises DeviceLostError if the device is lost.
         """
         with self._lock:
             now_s = self.clock.now_s()
@@ -151,8 +150,7 @@ class Machine:
     def hold_memory(self, resident_b: float) -> None:
         """Open a context that holds ``resident_b`` bytes; 0 closes it.
 
-        Raises:
-            DeviceError: If the device has less memory.
+        Raises DeviceError if the device has less memory.
         """
         if resident_b > self.spec.memory_b:
             raise DeviceError(

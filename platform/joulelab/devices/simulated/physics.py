@@ -44,10 +44,8 @@ class PhaseModel:
 
     An execution that would take less than ``until_s`` waits busily in its sums for the other boards
     that share it. ``factors`` is what each kernel takes above static power over what it takes
-    alone, shape ``(n,)``; 1 by default.
-
-    Raises:
-        ConfigError: If a kernel needs a pipe that the GPU lacks; names those it has.
+    alone, shape ``(n,)``; 1 by default. Raises ConfigError if a kernel needs a pipe that the GPU
+    lacks; names those it has.
     """
 
     def __init__(
@@ -85,8 +83,7 @@ class PhaseModel:
     def kernels_at(self, clock_mhz: int, mem_clock_mhz: int) -> KernelPoints:
         """Return what each launch takes: the power of :meth:`at` is linear in what kernels do.
 
-        Raises:
-            ConfigError: If the phase has no kernels.
+        Raises ConfigError if the phase has no kernels.
         """
         if self._load is None:
             raise ConfigError("A phase that only waits has no kernels.")

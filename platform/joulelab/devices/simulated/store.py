@@ -31,11 +31,9 @@ _SETTINGS = ("locked_sm_mhz", "locked_mem_mhz", "power_limit_mw")
 def default_root() -> Path:
     """Return where simulated drivers keep their state unless told otherwise.
 
-    One place for a user and a machine, as for a driver: ``TMPDIR`` may differ between a program
-    and the guard that it borrows from.
-
-    Raises:
-        DeviceError: If somebody else made a folder or a link of that name.
+    One place for a user and a machine, as for a driver: ``TMPDIR`` may differ between a program and
+    the guard that it borrows from. Raises DeviceError if somebody else made a folder or a link of
+    that name.
     """
     own = Path(f"/tmp/joulelab-{os.getuid()}")  # noqa: S108 - checked below
     own.mkdir(mode=0o700, exist_ok=True)
@@ -201,10 +199,8 @@ class DriverStore:
         """Return the GPU ``SIM-<catalogue_key>-<index>``, made if it is not there yet.
 
         Without a ``seed`` of its traits, it derives from the UUID. ``restricted`` lets setters need
-        privilege, as on a real node; of a GPU that is there already, nothing changes.
-
-        Raises:
-            UnknownNameError: If the catalogue has no such GPU.
+        privilege, as on a real node; of a GPU that is there already, nothing changes. Raises
+        UnknownNameError if the catalogue has no such GPU.
         """
         spec = GPUS[catalogue_key]
         uuid = f"SIM-{catalogue_key}-{index}"
@@ -217,8 +213,7 @@ class DriverStore:
     def state(self, uuid: str) -> DriverState:
         """Return the GPU called ``uuid``, made if its name says of which kind it is.
 
-        Raises:
-            DeviceNotFoundError: If there is none and the name does not say.
+        Raises DeviceNotFoundError if there is none and the name does not say.
         """
         if (self.root / uuid).is_dir():
             return DriverState(self.root / uuid)

@@ -31,8 +31,7 @@ TRACE_MODELS: Registry[type[TraceModel]] = Registry(
 def load_trace_model(folder: Path) -> TraceModel:
     """Read the model that ``TraceModel.save`` wrote into ``folder``; no code in it is run.
 
-    Raises:
-        UnknownNameError: If it is of a kind that is not registered.
-        ConfigError: If the folder does not hold a model.
+    Raises UnknownNameError if it is of a kind that is not registered; ConfigError if the folder
+    does not hold a model.
     """
     return TRACE_MODELS[str(read_state(folder).values.get("name"))].load(folder)

@@ -91,8 +91,7 @@ class LoadTrace:
 def step_means(trace: PowerTrace, start_s: float, num_steps: int, step_s: float) -> Array:
     """Return the mean power of ``trace`` in each step from ``start_s`` on, shape ``(n,)``.
 
-    Raises:
-        TraceCoverageError: If the trace does not span all steps.
+    Raises TraceCoverageError if the trace does not span all steps.
     """
     edges_s = start_s + step_s * np.arange(num_steps + 1)
     last_s = trace.t_s[-1]  # which a sum of steps may miss by a rounding
@@ -103,8 +102,7 @@ def step_means(trace: PowerTrace, start_s: float, num_steps: int, step_s: float)
 def check_alike(traces: Sequence[LoadTrace]) -> None:
     """Check that traces can be learned from together.
 
-    Raises:
-        ConfigError: If there are none, or their steps or inputs differ.
+    Raises ConfigError if there are none, or their steps or inputs differ.
     """
     if not traces:
         raise ConfigError("At least one trace is required, got none.")
@@ -161,8 +159,7 @@ class Encoding:
     def check(self, schedule: Schedule) -> None:
         """Check that a schedule can be read at all.
 
-        Raises:
-            ConfigError: If its steps are of another length, or an input is missing.
+        Raises ConfigError if its steps are of another length, or an input is missing.
         """
         if abs(schedule.step_s / self.step_s - 1.0) > 1e-6:
             raise ConfigError(

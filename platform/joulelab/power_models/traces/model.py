@@ -78,8 +78,7 @@ class TraceModel(StoredModel):
     def encoding(self) -> Encoding:
         """What it was trained on.
 
-        Raises:
-            ConfigError: Before ``fit``.
+        Raises ConfigError before ``fit``.
         """
         if self._encoding is None:
             raise ConfigError(f"The model {self.name!r} must be fitted first: call fit(traces).")
@@ -88,8 +87,7 @@ class TraceModel(StoredModel):
     def fit(self, traces: Sequence[LoadTrace]) -> Self:
         """Learn from recordings of equal steps and inputs; returns itself.
 
-        Raises:
-            ConfigError: If there are none, or they are not alike.
+        Raises ConfigError if there are none, or they are not alike.
         """
         check_alike(traces)
         self._log_errors = self._calibrated(traces)
@@ -104,10 +102,9 @@ class TraceModel(StoredModel):
     def predict(self, schedule: Schedule) -> Array:
         """Return the mean power expected in each step, in watts, shape ``(n,)``.
 
-        Raises:
-            ConfigError: Before ``fit``, if the schedule cannot be read, or if it is outside of
-                what was trained on and ``outside="refuse"``.
-            MeasurementError: If the model has no finite, positive answer.
+        Raises ConfigError before ``fit``, if the schedule cannot be read, or if it is outside of
+        what was trained on and ``outside="refuse"``; MeasurementError if the model has no finite,
+        positive answer.
         """
         self.encoding.check(schedule)
         findings = self.encoding.findings(schedule)
@@ -128,8 +125,7 @@ class TraceModel(StoredModel):
     def predict_energy(self, schedule: Schedule, level: float = 0.9) -> EnergyForecast:
         """Return the energy of a schedule, with the interval that held-out recordings taught.
 
-        Raises:
-            ConfigError: As ``predict``; or if too few recordings were held out for ``level``.
+        Raises ConfigError as ``predict``; or if too few recordings were held out for ``level``.
         """
         energy_j = float(self.predict(schedule).sum() * schedule.step_s)
         widened = 1.0 + min(self.encoding.excess(schedule), _MOST_WIDENING)
@@ -246,8 +242,7 @@ class TraceScores:
     def coverage(self, level: float) -> float:
         """Return the share of recordings inside intervals that the other ones' errors give.
 
-        Raises:
-            ConfigError: If there are too few recordings for ``level``.
+        Raises ConfigError if there are too few recordings for ``level``.
         """
         errors = np.abs(np.log1p(list(self.energy_error.values())))
         rank = int(np.ceil(level * len(errors) - 1e-9))
@@ -262,10 +257,8 @@ class TraceScores:
 def leave_one_trace_out(make: Callable[[], TraceModel], traces: Sequence[LoadTrace]) -> TraceScores:
     """Predict every recording with a model that was shown all others.
 
-    Recordings with one name are held out together and count as one.
-
-    Raises:
-        ConfigError: If there are fewer than two recordings.
+    Recordings with one name are held out together and count as one. Raises ConfigError if there are
+    fewer than two recordings.
     """
     names = list(dict.fromkeys(trace.name for trace in traces))
     if len(names) < 2:

@@ -38,9 +38,7 @@ def read_recordings(
     """Read recordings of power and of what ran meanwhile from a CSV file, into steps.
 
     A column ``sm_clock_mhz`` is divided by the highest clock of ``board``, a GPU of the catalogue.
-
-    Raises:
-        ConfigError: If a column is missing or a value cannot be; names column and row.
+    Raises ConfigError if a column is missing or a value cannot be; names column and row.
     """
     samples = _samples(path, board)
     sampled_w = samples.cells.required_numbers(_KNOWN["power_w"])
@@ -58,8 +56,7 @@ def read_schedules(
 ) -> dict[str, Schedule]:
     """Read what runs, by the name of the recording; a column of power is left unread.
 
-    Raises:
-        ConfigError: As :func:`read_recordings`.
+    Raises ConfigError as :func:`read_recordings`.
     """
     samples = _samples(path, board)
     return {name: samples.schedule(name, step_s) for name in samples.recordings}

@@ -1,13 +1,51 @@
-"""Whether a clock guard ends with the SLURM job that borrows from it, which leaves clocks set."""
+"""What clock guards answer of themselves: who has clocks on loan, and whether they outlive a job.
+
+One that ends with the SLURM job that borrows from it leaves clocks set.
+"""
 
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from joulelab.errors import GuardError
+from joulelab.core.device import DeviceAddress
+from joulelab.devices.choice import with_store
+from joulelab.errors import GuardError, JouleLabError
 from joulelab.guard.client import GuardClient
+from joulelab.guard.protocol import GuardStatus
+from joulelab.guard.settings import default_socket_path
 from joulelab.guard.start import may_start, nobody_listens
+
+_PATIENCE_S = 2.0
+
+
+def holders(addresses: Sequence[DeviceAddress], guard_socket: Path | None = None) -> dict[str, str]:
+    """Return who holds devices, by UUID, as others are to read it; starts no guard.
+
+    What this process holds itself is left out, and so is what no guard answers for.
+
+    Args:
+        addresses: Devices of this machine.
+        guard_socket: Where the clock guard listens; ``None`` for the usual place.
+    """
+    asked = {with_store(address) for address in addresses}
+    sockets = {guard_socket or default_socket_path(address) for address in asked}
+    return {
+        lease.address.uuid: f"{lease.note or 'a process'} (pid {lease.pid})"
+        for status in map(_status, sockets)
+        if status is not None
+        for lease in status.leases
+        if lease.address in asked and lease.pid != os.getpid()
+    }
+
+
+def _status(socket_path: Path) -> GuardStatus | None:
+    try:
+        return GuardClient(socket_path, start=False).status(timeout_s=_PATIENCE_S)
+    except JouleLabError:
+        return None
+
 
 HOW_TO_OUTLIVE = (
     "SLURM may kill it with the job, and clocks stay set: have the site run "
@@ -20,8 +58,7 @@ _PROC = Path("/proc")
 def pid_of_guard(socket_path: Path, timeout_s: float) -> int | None:
     """Return the process of a guard; ``None`` if none is there, and one starts when it is needed.
 
-    Raises:
-        GuardError: If one listens that does not answer, or none does and only root may start it.
+    Raises GuardError if one listens that does not answer, or none does and only root may start it.
     """
     if nobody_listens(socket_path) and may_start(socket_path):
         return None
