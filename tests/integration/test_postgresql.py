@@ -98,14 +98,14 @@ def await_runs(server, num, writers):
 
 
 @pytest.mark.slow
-def test_2000_runs_of_four_writers_are_there_once_though_the_server_was_killed(server, tmp_path):
+def test_runs_of_four_writers_are_there_once_though_the_server_was_killed(server, tmp_path):
     """With 50 metrics each; the server is back seconds later, in the midst of it."""
     num_own = 50 - len(metrics(record().measurement))
     own = tuple((f"own_{number:02}", 1.5 * number) for number in range(num_own))
     address, ids, folders = server.address(tmp_path / "files"), [], []
     for k in range(4):
         folders.append(tmp_path / f"study-{k}")
-        ids += stored(folders[k], num=500, figures=own)[1]
+        ids += stored(folders[k], num=120, figures=own)[1]
 
     start_s = time.monotonic()
     writers = subprocess.Popen(
@@ -114,7 +114,7 @@ def test_2000_runs_of_four_writers_are_there_once_though_the_server_was_killed(s
         stderr=subprocess.PIPE,
         text=True,
     )
-    await_runs(server, 600, writers)
+    await_runs(server, 160, writers)
     num_before = len(server.asked(_IDS))
     server.kill()
     time.sleep(2.0)
@@ -123,7 +123,7 @@ def test_2000_runs_of_four_writers_are_there_once_though_the_server_was_killed(s
 
     assert writers.returncode == 0, messages
     assert "does not answer" in messages
-    assert num_before < len(ids) == 2000
+    assert num_before < len(ids)
     assert sorted(name for (name,) in server.asked(_IDS)) == sorted(ids)
     of_runs = (
         "SELECT min(n), max(n) FROM (SELECT count(*) n FROM latest_metrics GROUP BY run_uuid) t"
@@ -174,7 +174,7 @@ def test_the_server_of_a_team_keeps_what_studies_send_to_it(server, tmp_path):
             start_new_session=True,
         )
     try:
-        report = delivered(store, f"http://127.0.0.1:{port}", give_up_s=60)
+        report = delivered(store, f"http://127.0.0.1:{port}", give_up_s=150)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(120)
