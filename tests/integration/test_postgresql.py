@@ -174,7 +174,7 @@ def test_the_server_of_a_team_keeps_what_studies_send_to_it(server, tmp_path):
             start_new_session=True,
         )
     try:
-        report = delivered(store, f"http://127.0.0.1:{port}", give_up_s=60)
+        report = delivered(store, f"http://127.0.0.1:{port}", give_up_s=150)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(120)

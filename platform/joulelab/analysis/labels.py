@@ -53,8 +53,7 @@ def write_labels(
         bounds=Bbox(point * axes.bbox.get_points()),
     )
     for label, dot in zip(labels, crowd.named, strict=True):
-        boxes = [(offset, _box(*dot, _width(label), offset)) for offset in _offsets()]
-        badness, offset, box = min((crowd.badness(dot, *place), *place) for place in boxes)
+        badness, offset, box = crowd.best_place(dot, _width(label))
         if label.can_go and badness >= _CROWD:
             continue
         crowd.taken.append(box)
@@ -76,11 +75,21 @@ class _Crowd:
     taken: list[Bbox]  # where names are already
     bounds: Bbox
 
+    def best_place(self, dot: Place, width: float) -> tuple[float, Place, Bbox]:
+        """Return how bad the best place is, where from the dot it is, and what it takes."""
+        found: list[tuple[float, Place, Bbox]] = []
+        for offset in _offsets():
+            if found and min(found)[0] < _farness(offset):
+                break  # those that follow are as far at least
+            box = _box(*dot, width, offset)
+            found.append((self.badness(dot, offset, box), offset, box))
+        return min(found)
+
     def badness(self, dot: Place, offset: Place, box: Bbox) -> float:
         """Return how much a name covers, how far off it is, and what its line crosses."""
         is_outside = self.bounds.count_contains(box.get_points()) < 2
         found = _UPON * (is_outside + box.count_overlaps(self.taken))
-        found += 2 * box.padded(_NEAR_PT).count_contains(self.dots) + max(map(abs, offset)) / 20
+        found += 2 * box.padded(_NEAR_PT).count_contains(self.dots) + _farness(offset)
         if not _has_line(offset):  # then it should be nearest to its own dot
             own = _distance(box, dot)
             return found + 4.0 * any(_distance(box, other) < own for other in self.named)
@@ -89,6 +98,10 @@ class _Crowd:
         nearest = np.hypot(*(line[:, None] - self.dots).T).min(axis=1)
         upon = np.sum((np.hypot(*(self.dots - dot).T) > _NEAR_PT) & (nearest < _NEAR_PT))
         return float(found + _UPON / 2 * crossed + 2 * upon)
+
+
+def _farness(offset: Place) -> float:
+    return max(map(abs, offset)) / 20
 
 
 def _has_line(offset: Place) -> bool:

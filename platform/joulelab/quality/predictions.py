@@ -90,12 +90,20 @@ def split_windows(text: Sequence[int], window_tokens: int, max_tokens: int) -> l
 
 def log_softmax(logits: FloatArray) -> FloatArray:
     """Return log-probabilities, shape and precision as ``logits``, computed in double."""
-    from scipy import special  # type: ignore[import-untyped]
-
     normalised = np.empty_like(logits)
     for row, each in enumerate(logits):
-        normalised[row] = special.log_softmax(each.astype(np.float64))
+        normalised[row] = each.astype(np.float64) - _log_sum_exp(each)
     return normalised
+
+
+def _log_sum_exp(logits: FloatArray) -> float:
+    """Return the logarithm of the sum of exponentials, computed in double.
+
+    One row at a time, since all rows of a window in double are gigabytes with a large vocabulary.
+    """
+    doubled = logits.astype(np.float64)
+    peak = doubled.max()
+    return float(peak + np.log(np.exp(doubled - peak).sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +127,7 @@ def divergence(log_probabilities: FloatArray, reference: FloatArray) -> FloatArr
     Terms are summed as ``p ln(p/q) - p + q``, none of which is negative, so that neither is a small
     divergence, whatever the rounding.
     """
-    from scipy import special
+    from scipy import special  # type: ignore[import-untyped]
 
     sums = np.empty(len(reference))
     for row, (ours, theirs) in enumerate(zip(log_probabilities, reference, strict=True)):
@@ -227,11 +235,9 @@ def sliding_windows(
 
 
 def _surprise(subject: ReadsTokens, token_ids: Sequence[int], num_scored: int) -> Surprise:
-    from scipy import special
-
     logits = subject.logits(token_ids)[-1 - num_scored : -1]
     nats = (
-        special.logsumexp(row.astype(np.float64)) - float(row[target])
+        _log_sum_exp(row) - float(row[target])
         for row, target in zip(logits, token_ids[-num_scored:], strict=True)
     )
-    return Surprise(float(sum(nats)), num_scored)
+    return Surprise(sum(nats), num_scored)

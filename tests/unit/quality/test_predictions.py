@@ -16,6 +16,7 @@ from joulelab.quality.predictions import (
     Surprise,
     TokenAgreement,
     divergence,
+    log_softmax,
     sliding_windows,
     split_windows,
 )
@@ -56,6 +57,11 @@ def successor(probability):
 def scored(metric, table, reference=None):
     theirs = None if reference is None else metric.observe(Reader(reference), DATA)
     return metric.score(metric.observe(Reader(table), DATA), DATA, theirs)
+
+
+@pytest.mark.parametrize("logit", [-5000.0, 0.0, 5000.0])
+def test_equal_logits_share_the_probability_however_large_they_are(logit):
+    assert log_softmax(np.full((1, 4), logit)) == pytest.approx(-log(4))
 
 
 @pytest.mark.parametrize("stride", [1, 7, 31])
