@@ -114,12 +114,7 @@ def fitting_cases() -> list[Case]:
 
 def channels_last_cases() -> list[Case]:
     """Return convolutional networks whose images have the channels of a pixel adjacent."""
-    networks = {**_CALLED["convolutional"], **_CALLED["dense"]}
-    return [
-        case
-        for name, (model, batch) in networks.items()
-        for case in channels_last(name, model, batch)
-    ]
+    return channels_last({**_CALLED["convolutional"], **_CALLED["dense"]})
 
 
 def _called(families: Mapping[str, Mapping[str, tuple[str, int]]]) -> Iterator[Case]:

@@ -88,11 +88,10 @@ def main() -> int:
 
 
 def _cases(settings: argparse.Namespace) -> list[Case]:
-    if settings.fitting:
-        several = fitting_networks.fitting_cases, fitting_networks.channels_last_cases
-    else:
-        several = network_points.all_cases, network_points.channels_last_cases
-    return several[settings.channels_last]()
+    if settings.channels_last:
+        networks = fitting_networks if settings.fitting else network_points
+        return networks.channels_last_cases()
+    return fitting_networks.fitting_cases() if settings.fitting else network_points.all_cases()
 
 
 def _device(*, is_trial: bool) -> tuple[str, Sensors, str]:

@@ -111,20 +111,18 @@ def all_cases() -> list[Case]:
 
 def channels_last_cases() -> list[Case]:
     """Return convolutional networks whose images have the channels of a pixel adjacent."""
-    dense = {name: rest for name, (family, *rest) in OTHERS.items() if family == "dense"}
-    networks = {**CONVOLUTIONAL, **dense}
+    dense = {
+        name: (model, batch)
+        for name, (family, model, batch) in OTHERS.items()
+        if family == "dense" and ".py:" not in model
+    }
+    return channels_last({**CONVOLUTIONAL, **dense})
+
+
+def channels_last(networks: Mapping[str, tuple[str, int]]) -> list[Case]:
+    """Return the cases of networks by name: loaded, alone, and in single precision."""
     return [
-        case
-        for name, (model, batch) in networks.items()
-        if ".py:" not in model
-        for case in channels_last(name, str(model), int(batch))
-    ]
-
-
-def channels_last(name: str, model: str, batch: int) -> Iterator[Case]:
-    """Yield the cases of one network: loaded, alone, and in single precision."""
-    for precision, size in (("bf16", batch), ("bf16", 1), ("fp32", batch)):
-        yield Case(
+        Case(
             network=name,
             family="channels last",
             model=model,
@@ -132,6 +130,9 @@ def channels_last(name: str, model: str, batch: int) -> Iterator[Case]:
             precision=precision,
             knobs={"channels_last": True},
         )
+        for name, (model, batch) in networks.items()
+        for precision, size in (("bf16", batch), ("bf16", 1), ("fp32", batch))
+    ]
 
 
 def _networks() -> Iterator[Network]:

@@ -24,8 +24,11 @@ def layout_of(call: Call) -> Layout:
 
 def _joined(call: Call) -> Layout:
     order = suggest_memory_format(call.written[0])
-    if not all(each.is_contiguous(memory_format=order) for _, each in call.inputs):
-        return "strided"
+    is_whole = all(each.is_contiguous(memory_format=order) for _, each in call.inputs)
+    return _in_order(order) if is_whole else "strided"
+
+
+def _in_order(order: torch.memory_format) -> Layout:
     return "channels_last" if order is torch.channels_last else "plain"
 
 
@@ -61,13 +64,11 @@ def image_order(*tensors: torch.Tensor) -> torch.memory_format:
 
 
 def _convolved(call: Call) -> Layout:
-    is_last = image_order(*(each for _, each in call.inputs)) is torch.channels_last
-    return "channels_last" if is_last else "plain"
+    return _in_order(image_order(*(each for _, each in call.inputs)))
 
 
 def _image(call: Call) -> Layout:
-    is_last = image_order(call.inputs[0][1]) is torch.channels_last
-    return "channels_last" if is_last else "plain"
+    return _in_order(image_order(call.inputs[0][1]))
 
 
 def _attention(call: Call) -> Layout:

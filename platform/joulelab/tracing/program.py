@@ -35,8 +35,8 @@ Layout = Literal["plain", "strided", "channels_last", "masked"]
 
 ``"plain"`` operands lie as the result does. Those of an elementwise kernel are ``"strided"`` where
 one is repeated along an axis or lies in another order, those of a concatenation where one has gaps:
-offsets are then computed element by element. Images of a convolution may come ``"channels_last"``,
-and attention ``"masked"``: with scores to be added.
+offsets are then computed element by element. Images that are convolved, normalised, reduced or
+concatenated may come ``"channels_last"``, and attention ``"masked"``: with scores to be added.
 """
 
 Stage = Literal["forward", "backward", "optimizer"]

@@ -121,14 +121,19 @@ class NetworkModel(Model):
 
     def built(self, knobs: Knobs) -> torch.nn.Module:
         """Return the network; channels of a pixel adjacent if the knob ``channels_last`` is set."""
-        network = self.build(knobs)
-        return network.to(memory_format=_memory_format(knobs))  # type: ignore[call-overload,no-any-return]
+        network: Any = self.build(knobs)
+        if knobs.get("channels_last"):
+            network.to(memory_format=torch.channels_last)
+        return network  # type: ignore[no-any-return]
 
     def inputs(self, batch: int, knobs: Knobs) -> Inputs:
         """Return inputs of a call, images in the network's own order."""
+        inputs = self.make_inputs(batch, knobs)
+        if not knobs.get("channels_last"):
+            return inputs
         return {
-            name: each.to(memory_format=_memory_format(knobs)) if each.dim() == 4 else each
-            for name, each in self.make_inputs(batch, knobs).items()
+            name: each.to(memory_format=torch.channels_last) if each.dim() == 4 else each
+            for name, each in inputs.items()
         }
 
     @override
@@ -163,10 +168,6 @@ class NetworkModel(Model):
         if training:
             return trace_training(call, network=network, inputs=passed)
         return trace_program(call, network=network, inputs=passed)
-
-
-def _memory_format(knobs: Knobs) -> torch.memory_format:
-    return torch.channels_last if knobs.get("channels_last") else torch.preserve_format
 
 
 _LEAST_BLOCKS = 3

@@ -21,13 +21,19 @@ LAYER_NORM = "layer_norm"
 PIXEL_CONVOLUTION = "pixel_convolution"
 PRODUCT = "product"
 WIDE_GROUPS = "wide_groups"
+_CHANNELS_LAST = {
+    "batch_norm": "channels_last_batch_norm",
+    "concatenation": "channels_last_concatenation",
+    "depthwise_narrow": "channels_last_depthwise",
+    FIRST_CONVOLUTION: FIRST_CHANNELS_LAST,
+    PIXEL_CONVOLUTION: CHANNELS_LAST,
+    CONVOLUTION: CHANNELS_LAST,
+    "row_reduction": "channels_last_reduction",
+    "thin_groups": "channels_last_thin_groups",
+}
+"""What takes the place of a class where the channels of a pixel are adjacent."""
 _LIKE = {
-    "channels_last_depthwise": "depthwise_narrow",
-    "channels_last_batch_norm": "batch_norm",
-    "channels_last_concatenation": "concatenation",
-    "channels_last_reduction": "row_reduction",
-    "channels_last_thin_groups": "thin_groups",
-    FIRST_CHANNELS_LAST: FIRST_CONVOLUTION,
+    **{last: plain for plain, last in _CHANNELS_LAST.items()},
     "embedding": "indexing",
     "fused_pointwise": "pointwise",
     "fused_reduction": "row_reduction",
@@ -55,11 +61,6 @@ _WIDE_WINDOW = 36
 """Elements of a window from which depthwise convolutions run a kernel of their own."""
 _LEAST_K = 8
 """The k of the smallest matrix instructions of half precision: images have fewer colours."""
-_CONCATENATIONS = {
-    "plain": "concatenation",
-    "channels_last": "channels_last_concatenation",
-    "strided": "strided_concatenation",
-}
 _ROWS_OF_TABLES = ("embedding", "index_select")
 _FILLS = ("fill", "zero", "ones", "full", "arange", "new_zeros", "new_ones")
 
@@ -71,11 +72,9 @@ def kernel_class(operator: Operator, *, training: bool = False) -> str:
     found = _CLASSES[operator.kind](operator)
     if "_backward" in operator.name:
         return f"{found}_backward"
-    if found != "batch_norm":
-        return found
-    if training:
-        return "batch_norm_training"
-    return "channels_last_batch_norm" if operator.layout == "channels_last" else found
+    if training and found == "batch_norm":
+        return f"{found}_training"
+    return _CHANNELS_LAST.get(found, found) if operator.layout == "channels_last" else found
 
 
 def classes_like(found: str) -> tuple[str, ...]:
@@ -108,28 +107,22 @@ def reduced_elements(operator: Operator) -> float:
 
 def _convolution(operator: Operator) -> str:
     shape = operator.shape
-    is_forward = "backward" not in operator.name
-    is_last = is_forward and operator.layout == "channels_last"
     if is_depthwise(operator) and shape is not None:
-        return _depthwise(shape, is_last=is_last)
-    if shape is None or not is_forward:
+        return _depthwise(shape)
+    if shape is None or "backward" in operator.name:
         return CONVOLUTION
     if shape.k / shape.window < _LEAST_K:
-        return FIRST_CHANNELS_LAST if is_last else FIRST_CONVOLUTION
+        return FIRST_CONVOLUTION
     if shape.batch > 1:
         return "grouped_convolution" if shape.n <= _NARROW_GROUP else WIDE_GROUPS
-    if is_last:
-        return CHANNELS_LAST
     is_single = shape.pixels > 0 and shape.window == 1  # of no pixels the window is not known
     return PIXEL_CONVOLUTION if is_single else CONVOLUTION
 
 
-def _depthwise(shape: MatrixShape, *, is_last: bool) -> str:
+def _depthwise(shape: MatrixShape) -> str:
     if shape.n > 1:
-        return "channels_last_thin_groups" if is_last else "thin_groups"
-    if shape.window >= _WIDE_WINDOW:
-        return "depthwise_wide"
-    return "channels_last_depthwise" if is_last else "depthwise_narrow"
+        return "thin_groups"
+    return "depthwise_wide" if shape.window >= _WIDE_WINDOW else "depthwise_narrow"
 
 
 def _product(operator: Operator) -> str:
@@ -143,16 +136,10 @@ def _product(operator: Operator) -> str:
 def _copy(operator: Operator) -> str:
     name = operator.name
     if name == "cat":
-        return _CONCATENATIONS[operator.layout]
+        return "strided_concatenation" if operator.layout == "strided" else "concatenation"
     if name.startswith(_FILLS):
         return "filling"
     return "rearrangement" if operator.contiguous < _CONTIGUOUS else "copying"
-
-
-def _reduction(operator: Operator) -> str:
-    if "pool" in operator.name:
-        return "pooling"
-    return "channels_last_reduction" if operator.layout == "channels_last" else "row_reduction"
 
 
 def _pointwise(operator: Operator) -> str:
@@ -172,7 +159,7 @@ _CLASSES: Mapping[str, Callable[[Operator], str]] = {
     "norm": lambda operator: next((norm for norm in _NORMS if norm in operator.name), "other_norm"),
     "copy": _copy,
     "gemm": _product,
-    "reduction": _reduction,
+    "reduction": lambda operator: "pooling" if "pool" in operator.name else "row_reduction",
     "elementwise": _pointwise,
     "attention": _attention,
     "softmax": lambda _: "row_softmax",

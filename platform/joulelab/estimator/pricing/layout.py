@@ -8,8 +8,10 @@ positions and 32 channels, and take as long where a tile is not full: windows of
 over single pixels needs none of it where rows are whole units of 16 bytes. Where they are not, it
 changes the layout, too, or loads less at a time, whichever takes less: seen on Hopper, whose usual
 kernels need such units. On boards where no network was profiled half a change is taken. Compilers
-keep one layout for the whole network. On an H200 in half precision, a convolution of 64 images of
-64 x 56 x 56 takes 89 us, and 41 us where its images have that layout already: 48 us for 103 MB.
+keep one layout for the whole network. Wide groups are sliced out of pixels and put back, which
+takes as long where channels are adjacent (RegNet-Y-8GF on an H200: 6.3 ms, 6.1 otherwise). On an
+H200 in half precision, a convolution of 64 images of 64 x 56 x 56 takes 89 us, and 41 us where its
+images have that layout already: 48 us for 103 MB.
 """
 
 from dataclasses import dataclass
