@@ -17,6 +17,7 @@ BENCHMARKS = (
     "trial_overhead",
     "sweep_speed",
     "loading_ahead",
+    "live_metrics",
     "guard_kills",
     "guard_attack",
     "foreign_settings",

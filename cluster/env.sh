@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What head, workers, drivers and `ray job submit` must agree on. Source it: . cluster/env.sh
 #
-# Settable beforehand: RUN_DIR, RAY_TMPDIR, RAY_PORT, and VENV or CONTAINER.
+# Settable beforehand: RUN_DIR, RAY_TMPDIR, RAY_PORT, METRICS, and VENV or CONTAINER.
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 JOB=${SLURM_JOB_ID:-local-$UID}
@@ -30,6 +30,9 @@ export RAY_TMPDIR=${RAY_TMPDIR:-/tmp/ray-$JOB}
 export GIVEN_PORT=${GIVEN_PORT-${RAY_PORT:-}}
 set_ports() {
     export RAY_PORT=$1 DASHBOARD_PORT=$(($1 + 1)) CLIENT_PORT=$(($1 + 2))
+    # Two servers of the head have no switch, but take ports, of which 65536 is none.
+    export AUTOSCALER_METRIC_PORT=65536 DASHBOARD_METRIC_PORT=65536
+    [ -z "${METRICS:-}" ] || DASHBOARD_METRIC_PORT=$(($1 + 19))
 }
 block_of_ports() { echo $((20000 + $1 % 638 * 20)); }
 set_ports "${RAY_PORT:-$(block_of_ports "${SLURM_JOB_ID:-0}")}"
@@ -37,9 +40,10 @@ set_ports "${RAY_PORT:-$(block_of_ports "${SLURM_JOB_ID:-0}")}"
 # Whoever has the token can run code as this user. Ray asks every process for both variables.
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RUN_DIR/token
 export RAY_USAGE_STATS_ENABLED=0
-# Nobody reads Ray's metrics, and anybody on the network could: they ask for no token.
-# Two servers of the head have no switch, but take ports, of which this one is none.
-export RAY_enable_metrics_collection=0 AUTOSCALER_METRIC_PORT=65536 DASHBOARD_METRIC_PORT=65536
+# Ray's metrics ask for no token, so that anybody on the network can read them: only if METRICS is set.
+# A second is the shortest interval; Ray's own is ten.
+export RAY_enable_metrics_collection=0 RAY_metrics_report_interval_ms=1000
+[ -z "${METRICS:-}" ] || RAY_enable_metrics_collection=1
 # Ray's workers give way to every other process of the node (niceness 15); a program that is
 # measured must not.
 export RAY_worker_niceness=0

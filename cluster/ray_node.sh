@@ -48,7 +48,7 @@ find_ports() {
     local port
     while port=$(first_taken "$@"); do
         [ -z "$GIVEN_PORT" ] && [ -n "${SLURM_JOB_ID:-}" ] \
-            || refuse "Port $port of $address is taken. Set RAY_PORT to the first of five free ports."
+            || refuse "Port $port of $address is taken. Set RAY_PORT to the first of twenty free ports."
         set_ports "$(block_of_ports $(((RAY_PORT - 20000) / 20 + 1)))"
     done
 }
@@ -155,7 +155,7 @@ if [ "$rank" = 0 ]; then
     umask 077
     mkdir -p "$RUN_DIR"
     [ -n "${SLURM_JOB_ID:-}" ] || rm -f "$RUN_DIR/failed" # of an earlier life
-    find_ports 0 1 2 "$agent"
+    find_ports 0 1 2 "$agent" ${METRICS:+19}
 else
     find_ports "$agent"
 fi

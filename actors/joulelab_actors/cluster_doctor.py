@@ -1,6 +1,5 @@
 """``joulelab doctor --cluster``: whether a study would run on every node of a Ray cluster."""
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -17,7 +16,6 @@ from joulelab.analysis.quantities import PLUS_MINUS, counted
 from joulelab.core.check import Check, CheckOutcome, run_checks
 from joulelab.devices.choice import check_backend
 from joulelab.devices.nvml_library import HOW_TO_GET_PERMISSION
-from joulelab.errors import ConfigError, one_line
 from joulelab.guard.inquiry import HOW_TO_OUTLIVE
 from joulelab.study.progress import announced
 from joulelab.tracking.durable import LEAST_FREE_B, check_folder
@@ -31,7 +29,7 @@ from joulelab_actors.node_facts import (
     versions_here,
 )
 from joulelab_actors.placement import alive_nodes, call_on
-from joulelab_actors.session import connected
+from joulelab_actors.session import connected, failure_in_words, require_cluster
 
 MOST_SKEW_S = 1.0
 """Measurements of several nodes are put in order by when they began."""
@@ -202,11 +200,7 @@ def check_cluster(device: str, store: str | None, results_dir: Path) -> dict[str
         DeviceError: If the cluster does not answer.
     """
     check_backend(device)
-    if not (ray.is_initialized() or os.environ.get("RAY_ADDRESS")):
-        raise ConfigError(
-            "--cluster looks at the Ray cluster that RAY_ADDRESS names, which is not set; start "
-            "one (cluster/ray_node.sh) and run `. cluster/env.sh`, or leave --cluster out."
-        )
+    require_cluster("--cluster")
     folder = results_dir.expanduser().absolute()
     with announced("Asking every node"), connected(), _marked(folder) as mark:
         nodes, looked_at = alive_nodes(), (device, store, folder, mark)
@@ -249,12 +243,10 @@ def _answer(ref: Any, deadline_s: float) -> NodeFacts | str:
     """Return what a node says, or why it says nothing."""
     try:
         facts: NodeFacts = ray.get(ref, timeout=max(0.0, deadline_s - time.monotonic()))
-    except ray.exceptions.RayTaskError as error:
-        return one_line(str(error.cause or error))
     except ray.exceptions.GetTimeoutError:
         return f"nothing within {_PATIENCE_S:g} s"
     except ray.exceptions.RayError as error:
-        return one_line(str(error).strip().partition("\n")[0])
+        return failure_in_words(error)
     return facts
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import ray
 from ray._private import parameter, ray_constants, worker
 
-from joulelab.errors import DeviceError
+from joulelab.errors import ConfigError, DeviceError, JouleLabError, one_line
 from joulelab.tracking.addresses import discreet
 
 NAMESPACE = "joulelab"
@@ -85,6 +85,24 @@ def first_line(error: Exception) -> str:
     """Return the first line of what Ray says, as a sentence."""
     line = str(error).strip().partition("\n")[0] or type(error).__name__
     return f"{line.rstrip('.')}."
+
+
+def failure_in_words(error: ray.exceptions.RayError) -> str:
+    """Say in one line what a call raised, or what became of its process."""
+    if not isinstance(error, ray.exceptions.RayTaskError):
+        return first_line(error)
+    cause = error.cause or error
+    message = one_line(cause)
+    return message if isinstance(cause, JouleLabError) else f"{type(cause).__name__}: {message}"
+
+
+def require_cluster(option: str) -> None:
+    """Raise ConfigError unless there is a cluster for what an option asks."""
+    if not (ray.is_initialized() or os.environ.get("RAY_ADDRESS")):
+        raise ConfigError(
+            f"{option} is for the Ray cluster that RAY_ADDRESS names, which is not set; start "
+            f"one (cluster/ray_node.sh) and run `. cluster/env.sh`, or leave {option} out."
+        )
 
 
 def answers(address: str, timeout_s: float) -> bool:

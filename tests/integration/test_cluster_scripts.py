@@ -3,22 +3,19 @@
 import os
 import random
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+from own_cluster import environment_of, place_made, processes_of, shell, started
 
 from joulelab.devices.simulated import DriverStore
-from joulelab.guard.settings import GuardSettings
 from joulelab.tracking.store import ResultStore, study_folders
 
 ROOT = Path(__file__).parents[2]
@@ -40,32 +37,10 @@ SCANCEL = 'kill -TERM $(cat "$RUN_DIR/leaders")'
 SCONTROL = 'echo "$@" >"$RUN_DIR/requeued"'
 
 
-@contextmanager
-def place_made():
-    """A folder for a cluster's state, with a path short enough for its sockets."""
-    folder = Path(tempfile.mkdtemp(prefix="jl-", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.fixture
 def place():
     with place_made() as folder:
         yield folder
-
-
-def environment_of(place):
-    """What a user's shell holds, with ports and folders of the test's own."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "SLURM_"))}
-    return inherited | {
-        "HOME": str(place),
-        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
-        "RUN_DIR": str(place / "run"),
-        "RAY_TMPDIR": str(place / "ray"),
-        "RAY_PORT": str(free_ports(5)),
-        "TMPDIR": str(place),
-        "VENV": sys.prefix,
-    }
 
 
 @pytest.fixture
@@ -73,74 +48,11 @@ def environment(place):
     return environment_of(place)
 
 
-def free_ports(count):
-    """Return the first of ``count`` neighbouring ports that nobody uses now.
-
-    Somewhere at random, since another who looks at this moment finds the same ones free.
-    """
-    for first in random.sample(range(20000, 32000, count), 100):
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as probe:
-                    probe.bind(("", port))
-        except OSError:
-            continue
-        return first
-    raise AssertionError("no free ports")
-
-
-def shell(command, environment):
-    return subprocess.run(
-        ["bash", "-c", command],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def processes_of(place):
-    """Return the processes that belong to the cluster in ``place``."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("RAY_TMPDIR") == str(place / "ray"):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
 @pytest.fixture(scope="module")
 def head():
     """A cluster of this machine alone, as a user would start it; its folder and environment."""
-    with place_made() as place:
-        yield from started(place, environment_of(place))
-
-
-def started(place, environment):
-    log = (place / "node.log").open("wb")
-    node = subprocess.Popen(
-        ["cluster/ray_node.sh"], cwd=ROOT, env=environment, stdout=log, stderr=log
-    )
-    wait = '. cluster/env.sh; python -m joulelab_actors.wait_ready --run-dir "$RUN_DIR" --nodes 1'
-    ready = shell(wait, environment)
-    try:
-        assert ready.returncode == 0, ready.stderr + (place / "node.log").read_text()
-        yield place, environment
-    finally:
-        node.send_signal(signal.SIGTERM)
-        node.wait(60)
-        log.close()
-        # The guard outlives Ray by design, and ends by itself after some idle minutes.
-        guard = f"{sys.executable} -m joulelab.cli.main guard --socket {place}/guard.sock --stop"
-        stopped = shell(guard, environment)
-        log = GuardSettings(socket_path=place / "guard.sock").log_path
-        if log.exists():  # a test that set no clock needed no guard
-            assert stopped.returncode == 0, stopped.stderr + log.read_text()
-    left, _ = psutil.wait_procs(processes_of(place), timeout=60)[::-1]
-    assert not left
+    with place_made() as place, started(place, environment_of(place)) as made:
+        yield made
 
 
 def test_a_port_that_another_program_has_is_refused_before_anyone_is_told_of_it(environment):
@@ -350,17 +262,17 @@ def test_a_job_of_a_file_of_the_checkout_that_is_stopped_concludes_from_what_it_
     assert not DriverStore(place / "gpus").locked_uuids()
 
 
-def make_job(place, environment, program, patient=False):
+def make_job(place, environment, program, patient=False, **more):
     """Start a job on one node without Ray, whose experiment is ``program``, and wait for it.
 
-    Unless it is ``patient``, an experiment has no time to conclude.
+    Unless it is ``patient``, an experiment has no time to conclude. ``more`` commands by name.
     """
     ready = f'[ "$1" = -m ] || exec {sys.executable} "$@"\n'
     nodes = '[[ $* != *joulelab* ]] || exec echo "$@" >$RUN_DIR/restored\n'
     nodes += "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
     no_time = '[ "$2" != tail ] || exit 124\nshift\nexec "$@"\n'
     commands = {"python": ready, "srun": nodes} | ({} if patient else {"timeout": no_time})
-    install(place, scancel=SCANCEL, scontrol=SCONTROL, **commands)
+    install(place, scancel=SCANCEL, scontrol=SCONTROL, **commands, **more)
     job = subprocess.Popen(
         ["bash", "cluster/ray.sbatch", "-c", program],
         cwd=ROOT,
@@ -470,6 +382,20 @@ def test_a_job_whose_nodes_are_killed_ends_at_once_and_restores_their_clocks(pla
     assert job.returncode == 1
     assert "All nodes have ended" in error.decode()
     assert "guard --restore" in (place / "run" / "restored").read_text()
+
+
+def test_a_job_with_metrics_exports_them_for_as_long_as_its_study_goes_on(place, environment):
+    exporter = f'trap "echo ended >>{place}/exports; exit" TERM\necho "$*" >{place}/exports\n'
+    exporter += "while :; do sleep 0.1; done"
+    patience = f"import os, time\nwhile not os.path.exists('{place}/exports'): time.sleep(0.1)"
+    program = f"print(1, flush=True)\n{patience}"
+    environment["METRICS"] = "1"
+
+    job = make_job(place, environment, program, joulelab=exporter)
+    job.communicate(timeout=50)
+
+    assert job.returncode == 0
+    assert (place / "exports").read_text() == "export-metrics --ray\nended\n"
 
 
 def test_a_job_that_ends_as_it_should_leaves_restoring_to_its_nodes(place, environment):

@@ -1,5 +1,6 @@
 """``joulelab top`` and ``export-metrics``: the GPUs of this machine, watched."""
 
+import importlib
 import json
 import sys
 import time
@@ -193,9 +194,14 @@ class ExportMetrics(LiveOptions):
     address: str = "127.0.0.1"  # Address of this machine to listen on.
     # Port; 0 takes any that is free, and says which.
     port: Annotated[int, tyro.conf.arg(metavar="PORT")] = 9400
+    # Export through the Ray cluster at RAY_ADDRESS instead: every node's GPUs, beside the metrics
+    # that its Ray serves there.
+    ray: bool = False
 
     def run(self) -> int:
-        """Serve until interrupted; 1 if the server ends by itself."""
+        """Serve until interrupted; 1 if what serves ends by itself."""
+        if self.ray:
+            return self._export_through_ray()
         from prometheus_client import start_http_server
 
         from joulelab.live.metrics import SLOW_PERIOD_S, registry_of
@@ -220,4 +226,12 @@ class ExportMetrics(LiveOptions):
             finally:
                 server.shutdown()
                 server.server_close()
+        return 1
+
+    def _export_through_ray(self) -> int:
+        if self.uuid or self.gpu is not None:
+            raise ConfigError("--ray exports every GPU of every node; leave --uuid and --gpu out.")
+        # By name: Ray is no part of this package.
+        metrics = importlib.import_module("joulelab_actors.live_metrics")
+        metrics.export_metrics(self.device, self.store, self.guard_socket)
         return 1

@@ -1,6 +1,7 @@
 """The metrics and the Grafana board, by Prometheus itself where it is installed."""
 
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -18,6 +19,7 @@ if shutil.which("prometheus") is None or shutil.which("promtool") is None:
     pytest.skip("Prometheus is not installed (Debian: prometheus)", allow_module_level=True)
 
 BOARD = json.loads((ROOT / "cluster/grafana_gpus.json").read_text())
+WATCHING = (ROOT / "docs/how-to/watching.md").read_text()
 EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
 VALUES = {"$hostname": ".*", "$gpu": ".*", "$__rate_interval": "1m", "$__range": "1m"}
 PATIENCE_S = 120.0
@@ -104,6 +106,19 @@ def test_promtool_finds_nothing_wrong_with_what_is_exported(exporter):
     )
 
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("text", re.findall(r"```text\n(scrape_configs:.*?)```", WATCHING, re.S))
+def test_prometheus_takes_what_the_page_says_of_scraping(tmp_path, text):
+    (tmp_path / "prometheus.yml").write_text(text)
+
+    checked = subprocess.run(
+        ["promtool", "check", "config", tmp_path / "prometheus.yml"],
+        capture_output=True,
+        check=False,
+    )
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_prometheus_has_the_values_of_the_exporter(prometheus):
