@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How long it takes from the submission of a SLURM job on four nodes to its first measurement.
 
-Usage: python benchmarks/slurm_start.py   (as root; needs what `make test-cluster` does, and no load)
+Usage: python benchmarks/slurm_start.py    (as root; needs what `make test-cluster` does; no load)
 
 The nodes are those of the cluster's tests, all on this machine, with two simulated GPUs each. The
 job is a sweep of every GPU as a user submits it: Ray starts on all nodes first.
