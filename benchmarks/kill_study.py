@@ -1,11 +1,14 @@
 #!/usr/bin/env python
-"""Kill actors, workers, guard and driver of running studies at random; count what that cost.
+"""Kill processes of running studies at random, or all of them; count what that cost.
 
 Usage: python benchmarks/kill_study.py [--kills 200] [--seed 0]
 
 Studies run one after another over simulated GPUs. Every so often one process gets SIGKILL; a
-driver that was killed is started again and resumes its study. In the end no clock may be locked,
-every measurement that an actor ever completed must be in the store, and no trial may have two.
+driver that was killed is started again and resumes its study. Half of the kills are of studies in
+a cluster that outlives them: actors, workers, drivers, the clock guard and its watchdog. The other
+half are of studies with a Ray of their own: its head and raylet besides, and the whole job at once,
+guard included. In the end no clock may be locked, every measurement that an actor ever completed
+must be in the store, and no trial may have two.
 """
 
 import os
@@ -17,13 +20,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Literal
 
+import psutil
 import ray
 import tyro
 from cluster_study import cluster_study
@@ -41,13 +45,16 @@ from joulelab.study.run import run_trials
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.store import ResultStore, study_folders
 from joulelab_actors.placement import simulated_sites
-from joulelab_actors.session import connected
+from joulelab_actors.session import DIED, Lifeline, connected
 
-Victim = Literal["actor", "worker", "guard", "watchdog", "driver"]
+Victim = Literal["actor", "worker", "guard", "watchdog", "driver", "raylet", "head", "job"]
 WEIGHTS: dict[Victim, int] = {"actor": 8, "worker": 2, "guard": 4, "watchdog": 1, "driver": 3}
+WEIGHTS_OF_OWN_RAY = WEIGHTS | {"raylet": 3, "head": 3, "job": 3}
+SERVERS: dict[Victim, str] = {"raylet": "raylet", "head": "gcs_server"}
 CLOCKS_MHZ = range(345, 1005, 15)  # below the power limit, so that every trial can be valid
 NUM_GPUS = 4
 PAUSE_S = (0.1, 2.0)
+_WHILE_STARTING = 0.02  # of the looks, some ten of which a Ray takes to start
 RESTORE_TIMEOUT_S = 15.0
 LAST_STUDY_TIMEOUT_S = 300.0
 
@@ -97,7 +104,7 @@ def plan(number: int) -> tuple[Trial, ...]:
 
 def drive(folder: Path) -> None:
     """Run study after study, each until it is complete; begin none once that is enough."""
-    with connected():
+    with connected(), Lifeline("the one that goes on"):
         sites = simulated_sites("h200_sxm", NUM_GPUS, str(folder / "driver"))
         for number in count():
             done, results = folder / f"done-{number}", folder / "results" / f"kills-{number}"
@@ -118,13 +125,18 @@ def drive(folder: Path) -> None:
 
 
 class Killer:
-    """Keeps a driver running, kills at random, and remembers every result it ever saw."""
+    """Keeps a driver running, kills at random, and remembers every result it ever saw.
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    Its driver is in the cluster at ``address``, or with ``None`` starts a Ray of its own.
+    """
+
+    def __init__(self, folder: Path, seed: int, address: str | None) -> None:
         self.outcome = Outcome()
+        self._address = address
         self._folder = folder
         self._random = random.Random(seed)  # noqa: S311 - whom to kill is no secret
         self._driver: subprocess.Popen[bytes] | None = None
+        self._before = 0  # measurements that were complete when it started
         self._guard = GuardClient(folder / "guard.sock", start=False)
 
     def run(self, kills: int) -> None:
@@ -133,7 +145,8 @@ class Killer:
             self._keep_driving()
             time.sleep(self._random.uniform(*PAUSE_S))
             self._watch()
-            self._kill_one()
+            if self._random.random() < _WHILE_STARTING or self._has_measured():
+                self._kill_one()
         (self._folder / "enough").touch()
         deadline_s = time.monotonic() + LAST_STUDY_TIMEOUT_S
         while self._keep_driving() and time.monotonic() < deadline_s:
@@ -154,43 +167,63 @@ class Killer:
         if self._driver is not None and (status := self._driver.poll()) is not None:
             if (self._folder / "finished").exists():
                 return False
-            if status != -signal.SIGKILL:
+            if status not in self._ends:
                 self.outcome.mishaps.append(f"driver {self._driver.pid} ended with {status}")
             self._driver = None
         if self._driver is None:
+            self._before = len(self.outcome.completed)
             command = [sys.executable, __file__, "--drive-in", str(self._folder)]
-            environment = os.environ | {
-                "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
-                "RAY_AUTH_MODE": "token",
-            }
+            environment = os.environ | {"RAY_AUTH_MODE": "token"}
+            if self._address is not None:
+                environment["RAY_ADDRESS"] = self._address
             with (self._folder / "driver.log").open("ab") as log:
                 self._driver = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         return True
 
+    @property
+    def _ends(self) -> set[int]:
+        """How a driver may end: killed, or because its own Ray has lost a server."""
+        return {-signal.SIGKILL} | (set() if self._address else {DIED})
+
+    def _has_measured(self) -> bool:
+        """Whether the driver has gone on with its study since it was started."""
+        return len(self.outcome.completed) > self._before
+
     def _kill_one(self) -> None:
-        kinds = list(WEIGHTS)
-        [victim] = self._random.choices(kinds, weights=[WEIGHTS[kind] for kind in kinds])
-        pids = self._pids(victim)
-        if pids:
+        weights = WEIGHTS if self._address else WEIGHTS_OF_OWN_RAY
+        [victim] = self._random.choices(list(weights), weights=list(weights.values()))
+        if not (pids := self._pids(victim)):
+            return
+        killed = pids if victim == "job" else [self._random.choice(pids)]
+        for pid in killed:
             with suppress(ProcessLookupError):
-                pid = self._random.choice(pids)
                 os.kill(pid, signal.SIGKILL)
-                self.outcome.kills[victim] += 1
-                with (self._folder / "kills.log").open("a") as log:
-                    log.write(f"{datetime.now(UTC):%H:%M:%S.%f} {victim} {pid}\n")
+        self.outcome.kills[victim] += 1
+        with (self._folder / "kills.log").open("a") as log:
+            log.write(f"{datetime.now(UTC):%H:%M:%S.%f} {victim} {killed}\n")
 
     def _pids(self, victim: Victim) -> list[int]:
+        driver = self._driver if self._driver and self._driver.poll() is None else None
         if victim == "driver":
-            return [self._driver.pid] if self._driver and self._driver.poll() is None else []
+            return [driver.pid] if driver else []
         if victim in {"guard", "watchdog"}:
-            with suppress(GuardError):
-                status = self._guard.status()
-                pid = status.pid if victim == "guard" else status.watchdog_pid
-                return [pid] if pid else []
-            return []
-        titles = worker_titles()
+            return self._guards(victim)
+        if victim == "job":
+            below = psutil.Process(driver.pid).children(recursive=True) if driver else []
+            ours = [driver.pid, *(each.pid for each in below)] if driver else []
+            return [*self._guards("watchdog"), *self._guards("guard"), *ours]
+        if victim in SERVERS:
+            return [p.pid for p in psutil.Process().children(True) if p.name() == SERVERS[victim]]
         is_actor = victim == "actor"
+        titles = worker_titles()
         return [p for p, title in titles.items() if ("GpuActor" in title) == is_actor]
+
+    def _guards(self, which: Literal["guard", "watchdog"]) -> list[int]:
+        with suppress(GuardError):
+            status = self._guard.status()
+            pid = status.pid if which == "guard" else status.watchdog_pid
+            return [pid] if pid else []
+        return []
 
     def _watch(self) -> None:
         """Remember the measurements that are completed: their line in the store has its end."""
@@ -220,17 +253,18 @@ def examine(folder: Path, outcome: Outcome) -> None:
     outcome.locked = driver.locked_uuids()
 
 
-def kill_study(settings: Settings) -> Outcome:
+def kill_study(settings: Settings, *, own_ray: bool) -> Outcome:
     """Run the benchmark in a folder of its own, which stays if anything was lost."""
     folder = Path(tempfile.mkdtemp(prefix="jl-kill-", dir="/tmp"))
     start_s = time.monotonic()
-    killer = Killer(folder, settings.seed)
-    try:
-        with connected():
-            killer.run(settings.kills)
-        examine(folder, killer.outcome)
-    finally:
-        killer.close()
+    with nullcontext() if own_ray else connected():
+        address = None if own_ray else ray.get_runtime_context().gcs_address
+        killer = Killer(folder, settings.seed, address)
+        try:
+            killer.run(settings.kills // 2)
+            examine(folder, killer.outcome)
+        finally:
+            killer.close()
     killer.outcome.wall_s = time.monotonic() - start_s
     if killer.outcome.clean:
         shutil.rmtree(folder, ignore_errors=True)
@@ -241,13 +275,22 @@ def kill_study(settings: Settings) -> Outcome:
 
 def figures(settings: Settings | None = None) -> list[Figure]:
     """Return what the kills cost, all of which is promised to be nothing."""
-    outcome = kill_study(settings or Settings())
+    settings = settings or Settings()
+    return [
+        figure
+        for own_ray in (False, True)
+        for figure in costs(kill_study(settings, own_ray=own_ray))
+    ]
+
+
+def costs(outcome: Outcome) -> list[Figure]:
+    """Return what kills cost."""
     killed = ", ".join(f"{n} x {victim}" for victim, n in sorted(outcome.kills.items()))
     how = (
         f"{outcome.kills.total()} SIGKILLs ({killed}) during {outcome.num_studies} studies, "
         f"{len(outcome.completed)} measurements, {outcome.wall_s:.0f} s"
     )
-    costs = {
+    found = {
         "clocks left locked by kills": len(outcome.locked),
         "completed measurements lost by kills": len(outcome.lost),
         "trials with two valid measurements": len(outcome.doubled),
@@ -256,7 +299,7 @@ def figures(settings: Settings | None = None) -> list[Figure]:
     }
     return [
         Figure(name=name, measured=cost, promised=0, unit="", how=how)
-        for name, cost in costs.items()
+        for name, cost in found.items()
     ]
 
 
