@@ -16,7 +16,7 @@ from joulelab.estimator.estimate import (
     PhaseEstimate,
 )
 from joulelab.estimator.pricing.memory import memory
-from joulelab.estimator.pricing.roofline import busy_s
+from joulelab.estimator.pricing.power import FIXED_SHARE
 from joulelab.estimator.pricing.run import PhaseRun
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.fusion import Groups, group_indices
@@ -204,8 +204,10 @@ class _Groups:
 
     def _busy_share(self, row: int) -> float:
         """Return the share of the units' time on the device in which they are busy."""
-        costs, device_s = self._result.costs, self._result.settled.device_s[0]
-        return float(busy_s(costs, device_s - costs.fixed_s)[row] / device_s[row])
+        fixed_s = self._result.costs.fixed_s[row]
+        device_s = self._result.settled.device_s[0, row]
+        busy_s = self._result.costs.fill[row] * (device_s - fixed_s) + FIXED_SHARE * fixed_s
+        return float(busy_s / device_s)
 
     def _events(
         self, members: Sequence[Operator], row: int, group: GroupEstimate, wait_s: float

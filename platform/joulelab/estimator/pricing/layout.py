@@ -41,7 +41,6 @@ class LayoutWork:
     """What each group takes besides its sums, to change the layout of what it convolves."""
 
     seconds: Array  # at the default clock
-    busy_s: Array  # of them, those that stream, which keeps all units busy
     cache_b: Array  # bytes of the last cache
     memory_b: Array  # bytes of the main memory
     slower: Array  # times that the sums take as long, where they load little at a time instead
@@ -55,25 +54,20 @@ def layout_work(
     ones = np.ones(table.num_rows)
     efficiency = processor.timing.layout_efficiency
     if efficiency is None:
-        return LayoutWork(
-            seconds=nothing, busy_s=nothing, cache_b=nothing, memory_b=nothing, slower=ones
-        )
+        return LayoutWork(seconds=nothing, cache_b=nothing, memory_b=nothing, slower=ones)
     images = _images(table)
     needs, may = _changes(table, pipes, images)
-    busy_s = _streamed_s(table, processor, images, efficiency * processor.timing.memory_efficiency)
-    kernels = np.where(images.window > 1, 3, 2)  # one each of the image, weights, the result
-    seconds = busy_s + kernels * processor.timing.overhead_s(("layout",), is_matrix=False)
+    seconds = _seconds(table, processor, images, efficiency * processor.timing.memory_efficiency)
     narrow = _narrowness(images)
     changes = needs | (may & (core_s * (narrow - 1) > seconds))
     if PIXEL_CONVOLUTION not in processor.timing.kind_efficiency:  # not profiled
         narrow, changes = ones, needs | may
-        seconds, busy_s = (np.where(may, each / 2, each) for each in (seconds, busy_s))
+        seconds = np.where(may, seconds / 2, seconds)
     activation_b = table.read_b + table.written_b
     moved_b = 2 * activation_b + _moved_weight_b(table)
     missed = missed_share(activation_b, processor.last_cache.size_b)
     return LayoutWork(
         seconds=np.where(changes, seconds, 0.0),
-        busy_s=np.where(changes, busy_s, 0.0),
         cache_b=np.where(changes, moved_b, 0.0),
         memory_b=np.where(changes, missed * moved_b, 0.0),
         slower=np.where(may & ~changes, narrow, 1.0),
@@ -133,8 +127,8 @@ def _changes(table: WorkTable, pipes: list[Pipe], images: _Images) -> tuple[Flag
     return is_changed & has_windows, is_changed & is_known & ~has_windows & uneven
 
 
-def _streamed_s(table: WorkTable, processor: Processor, images: _Images, reached: float) -> Array:
-    """Return how long images stream in and back, and weights of windows after them.
+def _seconds(table: WorkTable, processor: Processor, images: _Images, reached: float) -> Array:
+    """Return how long images take to be brought in and back, and weights of windows to follow.
 
     ``reached`` is the share of bandwidths at which that runs.
     """
@@ -152,7 +146,9 @@ def _streamed_s(table: WorkTable, processor: Processor, images: _Images, reached
     weights = _moved_weight_b(table) / element_b / _filled(images.window) / in_channels
     # Weights come from the main memory, and are in the cache when they are used.
     weight_s = weights * _HALF_B * (1 / cache.bandwidth_b_per_s + 1 / memory.bandwidth_b_per_s) / 2
-    seconds: Array = (2 * tiled * _HALF_B / b_per_s + weight_s) / reached
+    kernels = np.where(images.window > 1, 3, 2)  # one each of the image, weights, the result
+    overhead_s = kernels * processor.timing.overhead_s(("layout",), is_matrix=False)
+    seconds: Array = (2 * tiled * _HALF_B / b_per_s + weight_s) / reached + overhead_s
     return seconds
 
 

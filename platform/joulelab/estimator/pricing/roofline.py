@@ -40,10 +40,6 @@ static_switch.h); it pads others with zeros."""
 _PADS_HEADS = ("Ampere", "Ada", "Ada Lovelace")
 """Later GPUs run cuDNN's attention in PyTorch, which pads less: heads of 40 take an H100 no longer
 than their operations say (experiments/results/h100_attribution)."""
-_FIXED_SHARE = 0.18
-"""Share of the power of busy units in what no clock changes of a kernel: few have work. Of 12
-programs at batch 1 without gaps between kernels on H200s, power is off by 10 % with it, and high by
-27 % with the simulator's 0.35 (experiments/results/h200_kernels, h200_compiled)."""
 _HOP_S = 2e-6
 """Time of one step of a ring over directly linked devices, beyond its bytes; estimated."""
 
@@ -58,8 +54,7 @@ class GroupCosts:
     found_s: Array  # of it, that of bytes that the main memory need not bring
     memory_s: Array  # time in the main memory, core clock above the knee
     turns_s_mhz: Array  # time at 1 MHz in which all units are busy before that
-    fixed_s: Array  # time that no clock changes: filling, draining, layouts, links
-    layout_s: Array  # of it, that in which layouts change, with all units busy
+    fixed_s: Array  # time that no clock changes: filling, draining, links
     fill: Array  # share of the units that has work, 0..1
     flop_j: Array  # energy of operations
     cache_j: Array  # energy of bytes of the last cache
@@ -93,7 +88,6 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
         memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
         turns_s_mhz=sums.turns_s_mhz,
         fixed_s=overhead_s(table, processor) + layout.seconds + link_s + waiting_s,
-        layout_s=layout.busy_s,
         fill=_group_fill(table, core_s_mhz, fill),
         flop_j=sum(
             (flop[pipe] * processor.power.flop_j[pipe] for pipe in flop),
@@ -105,12 +99,6 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
         moved_b={**moved_b, LINK: link_b} if link_b.any() else moved_b,
         peak_s=_peak_s(processor, flop, cache_b, memory_b, link_b),
     )
-
-
-def busy_s(costs: GroupCosts, work_s: Array) -> Array:
-    """Return the time that units are busy beside that of turns, of kernels that take ``work_s``."""
-    waiting_s = costs.fixed_s - costs.layout_s
-    return costs.fill * work_s + costs.layout_s + _FIXED_SHARE * waiting_s
 
 
 def memory_side_s(costs: GroupCosts, processor: Processor, clock_mhz: Array) -> Array:
