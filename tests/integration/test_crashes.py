@@ -133,7 +133,7 @@ def test_random_kills_lose_nothing_and_leave_no_clock_locked():
     script = ROOT / "benchmarks" / "kill_study.py"
 
     done = subprocess.run(
-        [sys.executable, str(script), "--kills", "6"], capture_output=True, text=True, check=False
+        [sys.executable, str(script), "--kills", "4"], capture_output=True, text=True, check=False
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
