@@ -204,14 +204,15 @@ class Killer:
 
     def _pids(self, victim: Victim) -> list[int]:
         driver = self._driver if self._driver and self._driver.poll() is None else None
+        if victim in {"driver", "job"} and driver is None:
+            return []
         if victim == "driver":
-            return [driver.pid] if driver else []
+            return [driver.pid]
         if victim in {"guard", "watchdog"}:
             return self._guards(victim)
         if victim == "job":
-            below = psutil.Process(driver.pid).children(recursive=True) if driver else []
-            ours = [driver.pid, *(each.pid for each in below)] if driver else []
-            return [*self._guards("watchdog"), *self._guards("guard"), *ours]
+            below = [each.pid for each in psutil.Process(driver.pid).children(recursive=True)]
+            return [*self._guards("watchdog"), *self._guards("guard"), driver.pid, *below]
         if victim in SERVERS:
             return [p.pid for p in psutil.Process().children(True) if p.name() == SERVERS[victim]]
         is_actor = victim == "actor"

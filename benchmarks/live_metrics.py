@@ -23,6 +23,7 @@ import numpy as np
 import psutil
 import ray
 from figures import Figure, print_figures, share_figure
+from ray_workers import worker_titles
 
 from joulelab.devices.simulated import DriverStore
 from joulelab_actors.session import connected
@@ -100,7 +101,7 @@ def _measured(
 
 
 def _exporter_in_ray() -> int:
-    return next(p.pid for p in psutil.process_iter() if "GpuMetrics" in " ".join(p.cmdline()))
+    return next(pid for pid, title in worker_titles().items() if "GpuMetrics" in title)
 
 
 def figures() -> list[Figure]:

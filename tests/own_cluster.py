@@ -33,7 +33,7 @@ def environment_of(place):
         "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
         "RUN_DIR": str(place / "run"),
         "RAY_TMPDIR": str(place / "ray"),
-        "RAY_PORT": str(free_ports(5)),
+        "RAY_PORT": str(free_ports(20)),
         "TMPDIR": str(place),
         "VENV": sys.prefix,
     }

@@ -11,8 +11,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.devices.choice import Choice, choose_backend, is_hardware, usable
-from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError, JouleLabError, one_line
+from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError, JouleLabError
 from joulelab.study.gpu import StudyGpu, grouped
+from joulelab_actors.session import failure_in_words
 
 _LOOK_TIMEOUT_S = 120.0
 
@@ -171,8 +172,7 @@ def _ask(nodes: Sequence[_Node], calls: Sequence[_Call]) -> list[_Sighting]:
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, JouleLabError):
             raise error.cause from error
-        cause = f"{type(error.cause).__name__}: {one_line(error.cause)}"
-        raise DeviceError(f"Looking for GPUs failed: {cause}") from error
+        raise DeviceError(f"Looking for GPUs failed: {failure_in_words(error)}") from error
     except ray.exceptions.GetTimeoutError as error:
         ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
         silent = [
