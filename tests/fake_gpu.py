@@ -28,6 +28,8 @@ from joulelab.workloads.base import Workload
 IDLE_W = 100.0
 LOAD_W = 300.0
 DEFAULT_CLOCK_MHZ = 1980
+FOREIGN_PID = 2**22 + 1
+"""Above ``PID_MAX_LIMIT`` of Linux: no process that a test starts can have it by chance."""
 
 
 class FakeGpu(Device):

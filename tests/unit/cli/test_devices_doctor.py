@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 import tyro
-from fake_gpu import FakeGpu
+from fake_gpu import FOREIGN_PID, FakeGpu
 from fake_tools import FakeSmi
 
 from joulelab.cli.checks import check_device, who_guards
@@ -184,12 +184,12 @@ def test_doctor_leaves_the_settings_of_the_driver_alone(store):
 
 
 def test_somebody_elses_process_fails_the_preflight(store, capsys):
-    store.create("h200_sxm", 0).inject(Fault(kind="foreign_process", pid=4242))
+    store.create("h200_sxm", 0).inject(Fault(kind="foreign_process", pid=FOREIGN_PID))
 
     code = Doctor(device="simulated", store=str(store.root)).run()
 
     assert code == 1
-    assert "4242" in capsys.readouterr().out
+    assert str(FOREIGN_PID) in capsys.readouterr().out
 
 
 def test_clocks_that_somebody_left_locked_fail_the_preflight(store):

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from fake_gpu import FOREIGN_PID
 
 from joulelab.cli.main import main
 from joulelab.devices.simulated import DriverStore, Fault, fleet
@@ -72,7 +73,7 @@ def test_json_holds_the_whole_measurement(measure):
 
 def test_an_invalid_measurement_is_told_with_its_reason_and_exits_with_1(measure, store):
     (address,) = fleet("h200_sxm", 1, store)
-    DriverStore(store).state(address.uuid).inject(Fault(kind="foreign_process", pid=4711))
+    DriverStore(store).state(address.uuid).inject(Fault(kind="foreign_process", pid=FOREIGN_PID))
 
     code, out, _ = measure("gemm")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from fake_gpu import FOREIGN_PID
 from guard_fakes import end_guard
 from waiting import until
 
@@ -48,7 +49,7 @@ class Node:
 
     def holding(self, then):
         """A shell program that holds the GPU, so that its clock is high, and does ``then``."""
-        line = Fault(kind="foreign_process", pid=987654).line.replace("987654", "$$")
+        line = Fault(kind="foreign_process", pid=FOREIGN_PID).line.replace(str(FOREIGN_PID), "$$")
         path = self.gpu.folder / "faults"
         return ("sh", "-c", f'echo "{line}" > {path}.new && mv {path}.new {path}; {then}')
 

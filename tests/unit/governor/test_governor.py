@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from fake_gpu import FOREIGN_PID
 from governed import play, rules_of
 
 from joulelab.devices.control import OwnControl
@@ -241,7 +242,7 @@ def test_a_clock_that_is_not_held_is_given_up(tmp_path):
 
 def test_nothing_is_set_nor_counted_while_another_process_is_on_the_gpu(tmp_path):
     driver = DriverStore(tmp_path).create("h200_sxm", 0)
-    driver.inject(Fault(kind="foreign_process", pid=987654, at_s=40.0, until_s=60.0))
+    driver.inject(Fault(kind="foreign_process", pid=FOREIGN_PID, at_s=40.0, until_s=60.0))
     device = SimulatedDevice(driver)
     load = SimulatedLoad(device, LOADS["decode"])
     rules, tenants = rules_of(block_s=5.0), Tenants(device, OwnProcesses())
@@ -255,7 +256,7 @@ def test_nothing_is_set_nor_counted_while_another_process_is_on_the_gpu(tmp_path
     spoilt = {block.start_s for block in governor.schedule.blocks if block.spoilt}
     # a look begins in the block before; the end of the other is seen two seconds late at most
     assert {40.0, 45.0, 50.0, 55.0} <= spoilt <= {35.0, 40.0, 45.0, 50.0, 55.0, 60.0}
-    assert "pid 987654" in governor.notes[0]
+    assert f"pid {FOREIGN_PID}" in governor.notes[0]
 
 
 def test_looks_are_taken_less_often_where_they_cost_too_much(store):

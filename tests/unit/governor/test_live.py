@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+from fake_gpu import FOREIGN_PID
 
 from joulelab.devices.control import OwnControl
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
@@ -58,10 +59,10 @@ def test_a_phase_is_told_anew_only_now_and_then_and_never_the_same_twice(tmp_pat
 
 
 def test_another_process_is_told_when_it_comes_and_when_it_has_gone(tmp_path):
-    fault = Fault(kind="foreign_process", pid=987654, at_s=20.0, until_s=40.0)
+    fault = Fault(kind="foreign_process", pid=FOREIGN_PID, at_s=20.0, until_s=40.0)
     lines, _ = told(tmp_path, "decode", faults=[fault])
 
-    came = next(i for i, line in enumerate(lines) if "pid 987654" in line)
+    came = next(i for i, line in enumerate(lines) if f"pid {FOREIGN_PID}" in line)
     gone = next(i for i, line in enumerate(lines) if "has gone" in line)
     assert came < gone
 

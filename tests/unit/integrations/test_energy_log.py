@@ -1,7 +1,7 @@
 """Energy of a loop, on a GPU whose power is known at every instant."""
 
 import pytest
-from fake_gpu import LOAD_W
+from fake_gpu import FOREIGN_PID, LOAD_W
 
 from joulelab.errors import ConfigError
 from joulelab.integrations.energy_log import INTERVAL_S, EnergyLog
@@ -74,12 +74,12 @@ def test_energy_that_is_not_known_is_absent_from_then_on_and_the_reason_is_told(
         gpu.clock.sleep_s(2.0)
         energy.step(samples=1)
         assert "energy_j" in energy.metrics()
-        gpu.pids = lambda t_s: {4711}
+        gpu.pids = lambda t_s: {FOREIGN_PID}
         gpu.clock.sleep_s(3.0)
         energy.step(samples=1)
         assert energy.metrics() == {}
 
-    assert "4711" in energy.reason
+    assert str(FOREIGN_PID) in energy.reason
 
 
 @pytest.mark.parametrize("number", [0.0, -1.0, float("nan"), float("inf")])

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fake_gpu import DEFAULT_CLOCK_MHZ, IDLE_W, LOAD_W, FakeGpu
+from fake_gpu import DEFAULT_CLOCK_MHZ, FOREIGN_PID, IDLE_W, LOAD_W, FakeGpu
 
 from joulelab.bench import Bench
 from joulelab.core.clock import MonotonicClock
@@ -325,7 +325,7 @@ def test_a_workload_that_tells_no_number_has_failed():
 
 def test_an_invalid_measurement_asks_for_no_figures():
     gpu = FakeGpu()
-    gpu.pids = lambda t_s: {4711}
+    gpu.pids = lambda t_s: {FOREIGN_PID}
     gpu.tell = lambda windows: {"a_j": 1.0}
 
     (record,) = measured(gpu)

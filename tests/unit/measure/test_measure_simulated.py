@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from fake_gpu import FOREIGN_PID
 
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
@@ -91,7 +92,7 @@ def test_a_clock_above_what_the_cap_allows_is_power_capped(opened):
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (Fault(kind="foreign_process", pid=4711), "foreign_process"),
+        (Fault(kind="foreign_process", pid=FOREIGN_PID), "foreign_process"),
         (Fault(kind="lost", at_s=12.0), "device_lost"),
         (Fault(kind="frozen_counter", at_s=15.0), "counter_frozen"),
         (Fault(kind="refused"), "permission_denied"),

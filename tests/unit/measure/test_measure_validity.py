@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from fake_gpu import FakeGpu
+from fake_gpu import FOREIGN_PID, FakeGpu
 
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
@@ -77,7 +77,7 @@ def test_throttling_by_heat_is_found_at_default_clocks_too():
 
 def test_a_foreign_process_is_found():
     gpu = FakeGpu()
-    gpu.pids = lambda t_s: {4711} if IN_WINDOWS_S < t_s < IN_WINDOWS_S + 1.5 else set()
+    gpu.pids = lambda t_s: {FOREIGN_PID} if IN_WINDOWS_S < t_s < IN_WINDOWS_S + 1.5 else set()
 
     (measurement,) = measured(gpu)
 
@@ -91,7 +91,7 @@ def test_a_foreign_process_that_comes_after_the_last_look_at_the_windows_is_foun
     stop_s = alone.windows[-1].start_s + alone.windows[-1].duration_s
     last_s = max(at_s for at_s in seen_s if at_s <= stop_s)
     gpu = FakeGpu()
-    gpu.pids = lambda t_s: {4711} if t_s > last_s else set()
+    gpu.pids = lambda t_s: {FOREIGN_PID} if t_s > last_s else set()
 
     (measurement,) = measured(gpu)
 
@@ -100,7 +100,7 @@ def test_a_foreign_process_that_comes_after_the_last_look_at_the_windows_is_foun
 
 def test_a_foreign_process_that_was_there_before_us_is_found():
     gpu = FakeGpu()
-    gpu.pids = lambda t_s: {4711}
+    gpu.pids = lambda t_s: {FOREIGN_PID}
 
     (measurement,) = measured(gpu)
 
@@ -109,18 +109,18 @@ def test_a_foreign_process_that_was_there_before_us_is_found():
 
 def test_a_foreign_process_that_comes_while_we_prepare_is_found():
     gpu = FakeGpu()
-    gpu.pids = lambda t_s: {os.getpid(), 4711} if gpu.num_prepared else set()
+    gpu.pids = lambda t_s: {os.getpid(), FOREIGN_PID} if gpu.num_prepared else set()
 
     (measurement,) = measured(gpu)
 
     assert reasons_of(measurement) == ["foreign_process"]
-    assert "process 4711 " in measurement.findings[0].detail
+    assert f"process {FOREIGN_PID} " in measurement.findings[0].detail
 
 
 def test_our_own_process_is_not_foreign_even_under_another_id():
     """In a container the driver sees our process under the host's id."""
     gpu = FakeGpu()
-    gpu.pids = lambda t_s: {99999} if gpu.num_prepared else set()
+    gpu.pids = lambda t_s: {FOREIGN_PID} if gpu.num_prepared else set()
 
     (measurement,) = measured(gpu)
 

@@ -1,6 +1,7 @@
 """A program must work on the GPU that is measured."""
 
 import pytest
+from fake_gpu import FOREIGN_PID
 from simulated_lab import typical
 
 from joulelab.core.configuration import Configuration
@@ -49,12 +50,14 @@ def test_a_program_that_leaves_the_gpu_alone_is_refused(tmp_path):
 def test_the_process_that_comes_with_the_first_call_is_the_programs(tmp_path):
     device = Real(typical(tmp_path))
 
-    host = prepared(device, lambda: device.listed.__setitem__(slice(None), [4711]))
+    host = prepared(device, lambda: device.listed.__setitem__(slice(None), [FOREIGN_PID]))
 
-    assert 4711 in host.own_pids
+    assert FOREIGN_PID in host.own_pids
 
 
-@pytest.mark.parametrize(("listed", "own"), [([4711], {4711}), ([4711, 4712], set())])
+@pytest.mark.parametrize(
+    ("listed", "own"), [([FOREIGN_PID], {FOREIGN_PID}), ([FOREIGN_PID, FOREIGN_PID + 1], set())]
+)
 def test_who_was_on_the_gpu_alone_before_a_program_that_uses_it_is_the_program(
     tmp_path, monkeypatch, listed, own
 ):
@@ -67,11 +70,11 @@ def test_who_was_on_the_gpu_alone_before_a_program_that_uses_it_is_the_program(
 
 
 def test_a_process_that_was_there_before_is_not_taken_for_the_programs(tmp_path):
-    device = Real(typical(tmp_path), pids=[4711])
+    device = Real(typical(tmp_path), pids=[FOREIGN_PID])
 
     host = prepared(device, lambda: None)
 
-    assert 4711 not in host.own_pids
+    assert FOREIGN_PID not in host.own_pids
 
 
 def test_a_workload_that_runs_on_the_processor_is_not_said_to_cost_what_an_idle_gpu_draws(tmp_path):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_gpu import IDLE_W, LOAD_W, FakeGpu
+from fake_gpu import FOREIGN_PID, IDLE_W, LOAD_W, FakeGpu
 
 import joulelab
 from joulelab import Monitor, measured
@@ -111,14 +111,14 @@ def test_a_window_is_measured_also_if_its_block_raises(monitor, gpu):
 
 def test_another_program_on_the_gpu_leaves_the_window_without_a_number(monitor, gpu):
     own = os.getpid()
-    gpu.pids = lambda t_s: {own, 4711}
+    gpu.pids = lambda t_s: {own, FOREIGN_PID}
 
     with monitor.window() as window:
         work(gpu, 3.0)
 
     (finding,) = window.findings
     assert finding.reason == "foreign_process"
-    assert "4711" in finding.detail
+    assert str(FOREIGN_PID) in finding.detail
     assert not window.valid
 
 

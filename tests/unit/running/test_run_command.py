@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from fake_gpu import FOREIGN_PID
 from guard_fakes import end_guard
 
 import joulelab
@@ -72,10 +73,10 @@ class Lab:
 
     def using(self, uuid, program, *faults):
         """A shell program that holds a GPU, and draws power on it, while it runs another."""
-        held = Fault(kind="foreign_process", pid=987654, power_w=LOAD_W).line
+        held = Fault(kind="foreign_process", pid=FOREIGN_PID, power_w=LOAD_W).line
         lines = " ".join(f'"{line}"' for line in (held, *(fault.line for fault in faults)))
         path = self.store / uuid / "faults"
-        written = f'printf "%s\\n" {lines.replace("987654", "$$")} > {path}.new'
+        written = f'printf "%s\\n" {lines.replace(str(FOREIGN_PID), "$$")} > {path}.new'
         return ("sh", "-c", f"{written} && mv {path}.new {path}; {program}")
 
 

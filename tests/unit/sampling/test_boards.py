@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fake_gpu import IDLE_W, LOAD_W, FakeGpu
+from fake_gpu import FOREIGN_PID, IDLE_W, LOAD_W, FakeGpu
 
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.point import OperatingPoint
@@ -77,7 +77,7 @@ def test_what_boards_use_is_added_and_their_work_is_counted_once():
 def test_a_sum_is_valid_only_if_every_board_is():
     first = FakeGpu()
     second = Second(first)
-    second.pids = lambda t_s: {4711}
+    second.pids = lambda t_s: {FOREIGN_PID}
 
     verdict = judged(first, second)
 

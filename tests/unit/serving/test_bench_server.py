@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import pytest
 import streaming_server
+from fake_gpu import FOREIGN_PID
 from guard_fakes import end_guard
 from waiting import PATIENCE_S, until
 
@@ -47,9 +48,9 @@ class Lab:
         self.result_path = folder / "result.json"
         fleet("h200_sxm", 1, str(self.store))
         self.port = free_port()
-        line = Fault(kind="foreign_process", pid=987654, power_w=200.0).line
+        line = Fault(kind="foreign_process", pid=FOREIGN_PID, power_w=200.0).line
         self.server = [sys.executable, streaming_server.__file__, str(self.port)]
-        self.server += [str(self.store / GPU / "faults"), line.replace("987654", "PID")]
+        self.server += [str(self.store / GPU / "faults"), line.replace(str(FOREIGN_PID), "PID")]
 
     def bench(self, *options, server=(), extra=None, scheme="http", **environment):
         """Run the command: in a process of its own where what it drives is no child of its own."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 import psutil
 import pytest
 import streaming_server
+from fake_gpu import FOREIGN_PID
 from fake_nvml.driver import build
 from guard_fakes import end_guard
 from publishing import publish
@@ -266,8 +267,8 @@ class Lab:
             "FAKE_NVML_STORE": str(folder / "driver"),
             "FAKE_NVML_PRIVILEGED": "1",
         }
-        line = Fault(kind="foreign_process", pid=987654, power_w=200.0).line
-        self.held = (str(folder / "driver" / GPU / "faults"), line.replace("987654", "PID"))
+        line = Fault(kind="foreign_process", pid=FOREIGN_PID, power_w=200.0).line
+        self.held = (str(folder / "driver" / GPU / "faults"), line.replace(str(FOREIGN_PID), "PID"))
 
     def measure(self, *options, **others):
         words = [sys.executable, "-m", "joulelab.cli.main", "measure", "server", "--json"]

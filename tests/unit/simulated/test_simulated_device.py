@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from fake_gpu import FOREIGN_PID
 from simulated_lab import Toy, ToySettings, copy, gemm, hold, settled, typical, wait
 
 from joulelab.core.device import DeviceAddress, EventReason, GpuProcess
@@ -233,7 +234,7 @@ def test_a_program_holds_its_memory_until_it_closes(tmp_path):
     device = typical(tmp_path)
     hosted = device.host(Toy(ToySettings(memory_b=2e9)))
     hosted.prepare()
-    device._driver.inject(Fault(kind="foreign_process", pid=4711, memory_b=5))
+    device._driver.inject(Fault(kind="foreign_process", pid=FOREIGN_PID, memory_b=5))
     used_b = device.read_state().memory_used_b
     device._driver.clear_faults()
     held = device.read_processes()
@@ -414,11 +415,11 @@ def test_a_foreign_process_is_seen_and_draws_power(tmp_path):
     device.clock.sleep_s(5.0)
     before_w = device.read_power_w()
 
-    device._driver.inject(Fault(kind="foreign_process", pid=4711, power_w=80.0, memory_b=5))
+    device._driver.inject(Fault(kind="foreign_process", pid=FOREIGN_PID, power_w=80.0, memory_b=5))
     processes = device.read_processes()
     device.clock.sleep_s(1.0)
 
-    assert GpuProcess(pid=4711, memory_b=5) in processes
+    assert GpuProcess(pid=FOREIGN_PID, memory_b=5) in processes
     assert device.read_power_w() == pytest.approx(before_w + 80, abs=3)
 
 

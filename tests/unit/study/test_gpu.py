@@ -2,6 +2,7 @@
 
 import pytest
 from alone import lent_elsewhere
+from fake_gpu import FOREIGN_PID
 from simulated_lab import gemm, typical
 
 import joulelab
@@ -153,7 +154,7 @@ def test_where_one_board_is_lent_elsewhere_none_is_taken(make_lab, states, tmp_p
 
 
 def test_what_voids_one_board_voids_the_sum_and_names_it(make_lab, states):
-    states[1].inject(Fault(kind="foreign_process", pid=4711))
+    states[1].inject(Fault(kind="foreign_process", pid=FOREIGN_PID))
 
     stored = on_two(make_lab, observe_only=True).measurements[-1]
 

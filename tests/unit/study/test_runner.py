@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from alone import run_alone
+from fake_gpu import FOREIGN_PID
 
 import joulelab
 from joulelab.core.device import DeviceIdentity
@@ -87,7 +88,7 @@ def test_a_measurement_can_be_had_as_a_table_a_plot_and_a_report(make_lab, tmp_p
 def test_what_is_not_valid_has_no_number(make_lab, tmp_path):
     store = str(tmp_path / "driver")
     [address] = fleet("h200_sxm", 1, store)
-    DriverStore(store).state(address.uuid).inject(Fault(kind="foreign_process", pid=4711))
+    DriverStore(store).state(address.uuid).inject(Fault(kind="foreign_process", pid=FOREIGN_PID))
 
     result = joulelab.measure("gemm", lab=make_lab())
 
