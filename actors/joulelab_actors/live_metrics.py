@@ -15,7 +15,7 @@ from joulelab.analysis.quantities import counted
 from joulelab.devices import DEVICES
 from joulelab.devices.choice import check_backend, choose_backend
 from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError
-from joulelab.live.metrics import LiveCollector
+from joulelab.live.metrics import COUNTER_PERIOD_S, LiveCollector
 from joulelab.live.reading import LiveSession
 from joulelab_actors.placement import alive_nodes
 from joulelab_actors.session import NAMESPACE, connected, failure_in_words, require_cluster
@@ -71,7 +71,9 @@ class GpuMetrics:
         if not found:
             raise DeviceNotFoundError(f"{backend} finds no device.")
         return LiveSession(
-            dict(enumerate(found)), guard_socket=self._guard_socket, slow_period_s=0.0
+            dict(enumerate(found)),
+            guard_socket=self._guard_socket,
+            counter_period_s=COUNTER_PERIOD_S,
         )
 
 

@@ -70,7 +70,7 @@ def _run(environment: dict[str, str], payload: bytes) -> Any:
 class FakeDriver:
     """A store of GPUs, and code that runs against it."""
 
-    def __init__(self, root: Path, process: NvmlProcess) -> None:
+    def __init__(self, root: Path, process: NvmlProcess | None) -> None:
         self.root = root
         self.privileged = False
         self._process = process

@@ -2,6 +2,7 @@
  *
  * FAKE_NVML_STORE       root of the store: one folder per GPU, one small text file per attribute.
  * FAKE_NVML_PRIVILEGED  "1": this process is root to the driver and may call setters.
+ * FAKE_NVML_COSTS       "1": calls keep a core busy for as long as an H200's driver 580.159 does.
  *
  * Beyond the files of the store, a GPU's folder may hold `mig` and `ecc` ("1" or "0"; absent: the
  * GPU has none). Every call of a setter, allowed or not, is appended to `<root>/calls`.
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -58,6 +60,30 @@ typedef struct { unsigned version, count; GpmSample *first, *second; GpmMetric m
 
 static Gpu gpus[MAX_GPUS];
 static int num_gpus, num_users;
+
+/* Costs ---------------------------------------------------------------------------------- */
+
+static double thread_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec + 1e-9 * now.tv_nsec;
+}
+
+static double busy_until_s(unsigned us)
+{
+    const char *said = getenv("FAKE_NVML_COSTS");
+    return said && !strcmp(said, "1") ? thread_s() + 1e-6 * us : 0;
+}
+
+static void keep_busy(double *until_s)
+{
+    while (thread_s() < *until_s)
+        ;
+}
+
+/* Medians of the time in a processor on an H200, which was that by the clock. */
+#define TAKES_US(us) __attribute__((cleanup(keep_busy))) double until_s = busy_until_s(us)
 
 /* The store ------------------------------------------------------------------------------ */
 
@@ -357,6 +383,7 @@ Return nvmlDeviceGetPersistenceMode(Device gpu, unsigned *mode)
 
 Return nvmlDeviceGetComputeRunningProcesses_v3(Device gpu, unsigned *count, Process *processes)
 {
+    TAKES_US(100);
     char text[TEXT];
     unsigned room = *count;
     CHECKED(gpu);
@@ -378,6 +405,7 @@ Return nvmlDeviceGetComputeRunningProcesses_v3(Device gpu, unsigned *count, Proc
 
 Return nvmlDeviceGetTotalEnergyConsumption(Device gpu, unsigned long long *energy_mj)
 {
+    TAKES_US(3450);
     double value;
     CHECKED(gpu);
     Return status = reading(gpu, "energy_mj", &value);
@@ -388,11 +416,13 @@ Return nvmlDeviceGetTotalEnergyConsumption(Device gpu, unsigned long long *energ
 
 Return nvmlDeviceGetPowerUsage(Device gpu, unsigned *power_mw)
 {
+    TAKES_US(45);
     return read_unsigned(gpu, "average_power_mw", power_mw);
 }
 
 Return nvmlDeviceGetClockInfo(Device gpu, unsigned type, unsigned *clock_mhz)
 {
+    TAKES_US(40);
     if (type > 3)
         return INVALID_ARGUMENT;
     return read_unsigned(gpu, type == 2 ? "mem_clock_mhz" : "sm_clock_mhz", clock_mhz);
@@ -405,6 +435,7 @@ Return nvmlDeviceGetTemperature(Device gpu, unsigned sensor, unsigned *temperatu
 
 static Return read_memory(Device gpu, Memory2 *memory)
 {
+    TAKES_US(40);
     double used_b = 0;
     CHECKED(gpu);
     Return status = reading(gpu, "memory_used_b", &used_b);
@@ -444,6 +475,7 @@ typedef struct { unsigned gpu, memory; } Utilization;
 
 Return nvmlDeviceGetUtilizationRates(Device gpu, Utilization *rates)
 {
+    TAKES_US(40);
     double busy, moved;
     CHECKED(gpu);
     if (reading(gpu, "gr_engine_active", &busy) || reading(gpu, "dram_active", &moved))
@@ -455,6 +487,7 @@ Return nvmlDeviceGetUtilizationRates(Device gpu, Utilization *rates)
 
 static Return read_reasons(Device gpu, unsigned long long *reasons)
 {
+    TAKES_US(40);
     double value;
     CHECKED(gpu);
     Return status = reading(gpu, "event_reasons", &value);
@@ -476,6 +509,7 @@ Return nvmlDeviceGetCurrentClocksEventReasons(Device gpu, unsigned long long *re
 
 Return nvmlDeviceGetTemperatureV(Device gpu, Temperature *temperature)
 {
+    TAKES_US(40);
     unsigned value;
     if (temperature->version != (1u << 24 | sizeof(Temperature)))
         return VERSION_MISMATCH;
@@ -530,6 +564,7 @@ static void read_field(Device gpu, FieldValue *value)
 
 Return nvmlDeviceGetFieldValues(Device gpu, int count, FieldValue *values)
 {
+    TAKES_US(85);
     CHECKED(gpu);
     for (int i = 0; i < count; i++)
         read_field(gpu, &values[i]);
@@ -705,6 +740,7 @@ Return nvmlDeviceGetPowerManagementDefaultLimit(Device gpu, unsigned *limit_mw)
 
 Return nvmlDeviceGetEnforcedPowerLimit(Device gpu, unsigned *limit_mw)
 {
+    TAKES_US(40);
     CHECKED(gpu);
     if (read_numbers(gpu->uuid, "power_limit_mw", limit_mw, 1) == 1)
         return SUCCESS;

@@ -34,10 +34,12 @@ class LiveOptions(SomeGpus):
     # Clock guard to ask who holds what; by default the one that studies take.
     guard_socket: Path | None = None
 
-    def open_session(self, *, slow_period_s: float = 5.0) -> LiveSession:
+    def open_session(self, *, counter_period_s: float = 5.0) -> LiveSession:
         """Open the GPUs that were named, to be closed by the caller."""
         addresses = choose_addresses(self.device, store=self.store, uuids=self.uuid, gpu=self.gpu)
-        return LiveSession(addresses, guard_socket=self.guard_socket, slow_period_s=slow_period_s)
+        return LiveSession(
+            addresses, guard_socket=self.guard_socket, counter_period_s=counter_period_s
+        )
 
 
 _GIB = 2**30
@@ -204,10 +206,10 @@ class ExportMetrics(LiveOptions):
             return self._export_through_ray()
         from prometheus_client import start_http_server
 
-        from joulelab.live.metrics import SLOW_PERIOD_S, registry_of
+        from joulelab.live.metrics import COUNTER_PERIOD_S, registry_of
 
         check_range("--port", self.port, 0, 65535)
-        with self.open_session(slow_period_s=SLOW_PERIOD_S) as session:
+        with self.open_session(counter_period_s=COUNTER_PERIOD_S) as session:
             try:
                 server, thread = start_http_server(
                     self.port, addr=self.address, registry=registry_of(session)
