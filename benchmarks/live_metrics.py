@@ -5,7 +5,7 @@ Usage: python benchmarks/live_metrics.py
 Eight GPUs of a library in the place of the driver, whose calls keep a core busy as an H200 does;
 one's temperature is changed at moments that follow no clock: the time until a page shows the change
 is the most that its values can be old. Once by the exporter of one machine, and once through Ray,
-from a process of Ray's, of which one that is idle takes 0.4 percent of a core.
+from a process of Ray's, of which one that is idle takes 0.6 percent of a core.
 """
 
 import os
