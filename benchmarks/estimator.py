@@ -11,7 +11,7 @@ told with the reason.
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -53,13 +53,16 @@ sensor, and how far kernels in a network stay behind the same kernel run over an
 _UNSEEN = "networks that no fit has seen, on {} boards; time is {:+.0%} on average"
 _H100, _H200 = (NETWORKS.parents[1] / f"{name}_networks" for name in ("h100", "h200"))
 _LAST = _H200.with_name("h200_channels_last")
-_BOARDS = {
+_Boards = Sequence[tuple[Path, str | Path | None]]
+_BOARDS: Mapping[str, _Boards] = {
     "h200_sxm": (
         (NETWORKS, "fast"),
         (_H200 / "third.csv", _H200 / "third_host.toml"),
         (_H200 / "fourth.csv", _H200 / "fourth_host.toml"),
         (_H200 / "fourth_later.csv", _H200 / "fourth_host_later.toml"),
         (_H200 / "fifth.csv", _H200 / "fifth_host.toml"),
+        (_H200 / "sixth.csv", None),
+        (_H200 / "seventh.csv", _H200 / "seventh_host.toml"),
         (_LAST / "unseen.csv", _LAST / "unseen_host.toml"),
     ),
     "h100_sxm": (
@@ -68,7 +71,7 @@ _BOARDS = {
         (_H100 / "third.csv", _H100 / "third_host.toml"),
     ),
 }
-"""Tables of unseen networks, and the host that each was measured on, just before."""
+"""Tables of unseen networks, and the host that each was measured on, just before, if it was."""
 _CONSOLE = Console(width=120)
 _A100, _L4 = ("a100_sxm", "a100_pcie"), ("l4",)
 
@@ -240,27 +243,30 @@ def _write() -> None:
     )
 
 
-def _num_boards(tables: Sequence[tuple[Path, str | Path]]) -> int:
+def _num_boards(tables: _Boards) -> int:
     rows = (row for table, _ in tables for row in read_csv_table(table, columns=("uuid",)))
     return len({row["uuid"] for row in rows})
 
 
-def _unseen_entries(
-    device: str, boards: Sequence[tuple[Path, str | Path]]
-) -> dict[str, tuple[Sequence[Comparison], str]]:
+def _unseen_entries(device: str, boards: _Boards) -> dict[str, tuple[Sequence[Comparison], str]]:
     """Return what is said where the device sets the time, and where a host does, known or not."""
+    on_known = [(table, host) for table, host in boards if host is not None]
     unknown = [one for table, _ in boards for one in unseen_errors(table, device)]
-    known = [one for table, host in boards for one in unseen_errors(table, device, str(host))]
+    known = [one for table, host in on_known for one in unseen_errors(table, device, str(host))]
     of_host = [one for one in unknown if one.launch_share >= HOST_BOUND]
     of_known = [one for one in known if one.launch_share >= HOST_BOUND]
     of_device = [one for one in unknown if one.launch_share < HOST_BOUND]
-    found = {device: of_device, f"{device}.unknown_host": of_host, f"{device}.known_host": of_known}
+    found = {
+        device: (of_device, boards),
+        f"{device}.unknown_host": (of_host, boards),
+        f"{device}.known_host": (of_known, on_known),
+    }
     return {
         name: (
             [one.comparison for one in errors],
-            _UNSEEN.format(_num_boards(boards), fmean(one.time for one in errors)),
+            _UNSEEN.format(_num_boards(tables), fmean(one.time for one in errors)),
         )
-        for name, errors in found.items()
+        for name, (errors, tables) in found.items()
     }
 
 
