@@ -166,6 +166,23 @@ def test_a_counter_that_began_anew_gives_no_energy_since_the_start(device, state
     assert later.mean_power_w == pytest.approx(later.power_w, rel=0.1)
 
 
+def test_a_counter_that_began_anew_while_it_could_not_be_read_is_noticed(
+    device, state, monkeypatch
+):
+    gpu = LiveGpu(0, device)
+    gpu.read()
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(device, "read_energy_j", read_nothing)
+        (without,) = looks(device, gpu, num=1)
+        looks(device, gpu, num=1, every_s=6.0)
+    state.inject(Fault(kind="counter_reset"))
+    (after,) = looks(device, gpu, num=1)
+
+    assert without.unread == {}  # power brought it forward
+    assert after.energy_since_start_j is None
+    assert "began anew" in after.unread["energy_since_start_j"]
+
+
 def look_twice(device):
     gpu = LiveGpu(3, device, counter_period_s=0.0)
     gpu.read()
