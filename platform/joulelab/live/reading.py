@@ -75,7 +75,7 @@ class LiveGpu:
     """Reads one GPU, which stays the caller's to close, again and again.
 
     ``index`` is its place in the driver's order. A read of the energy counter takes 3.5 ms of a
-    processor on an H200, thirty times as long as one of power: looks of every second read it once
+    processor on an H200, forty times as long as one of power: looks of every second read it once
     in ``counter_period_s``, and bring it forward by the driver's mean power in between.
     """
 
