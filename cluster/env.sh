@@ -41,9 +41,9 @@ set_ports "${RAY_PORT:-$(block_of_ports "${SLURM_JOB_ID:-0}")}"
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RUN_DIR/token
 export RAY_USAGE_STATS_ENABLED=0
 # Ray's metrics ask for no token, so that anybody on the network can read them: only if METRICS is set.
-# A second is the shortest interval; Ray's own is ten.
+# What is reported no more is served for two intervals; Ray's own is ten seconds.
 export RAY_enable_metrics_collection=0
-[ -z "${METRICS:-}" ] || export RAY_enable_metrics_collection=1 RAY_metrics_report_interval_ms=1000
+[ -z "${METRICS:-}" ] || export RAY_enable_metrics_collection=1 RAY_metrics_report_interval_ms=2000
 # Ray's workers give way to every other process of the node (niceness 15); a program that is
 # measured must not.
 export RAY_worker_niceness=0

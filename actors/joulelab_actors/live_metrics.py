@@ -1,68 +1,49 @@
 """``joulelab export-metrics --ray``: the live view of every node's GPUs among its Ray's metrics."""
 
+import asyncio
 import sys
 import time
-from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
 
 import ray
-from prometheus_client.core import Metric
-from ray.util.metrics import Gauge
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from joulelab.analysis.quantities import counted
 from joulelab.devices import DEVICES
 from joulelab.devices.choice import check_backend, choose_backend
 from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError
-from joulelab.live.metrics import COUNTER_PERIOD_S, LiveCollector
+from joulelab.live.metrics import COUNTER_PERIOD_S, PERIOD_S, families_of
 from joulelab.live.reading import LiveSession
+from joulelab_actors.node_metrics import NodeMetrics
 from joulelab_actors.placement import alive_nodes
 from joulelab_actors.session import NAMESPACE, connected, failure_in_words, require_cluster
 
-PERIOD_S = 0.8
-"""With Ray's shortest interval, a second, no value is older than two when it is read."""
 _ROUND_S = 5.0
+_WITHOUT_REPORTS = {"env_vars": {"RAY_enable_metrics_collection": "0"}}
+"""A process that reports nothing of itself: a tenth of a percent of a processor less."""
 
 
 class GpuMetrics:
-    """Sets gauges of Ray to what the GPUs of its node do, until it is killed.
-
-    Ray serves a gauge for two intervals after it was last set, so that a sensor that can be read no
-    more is missing from then on.
-    """
+    """Has Ray serve what the GPUs of its node do, until it is killed."""
 
     def __init__(self, device: str, store: str | None, guard_socket: Path | None) -> None:
         self._where = device, store
         self._guard_socket = guard_socket
-        self._gauges: dict[str, Gauge] = {}
 
-    def plan(self) -> tuple[int, float]:
-        """Return how many GPUs there are, and how often Ray passes them on, in seconds.
-
-        Raises DeviceError if there is none, or one cannot be opened.
-        """
+    def count_gpus(self) -> int:
+        """Return how many there are; DeviceError if there is none, or one cannot be opened."""
         with self._session() as session:
-            num_gpus = len(session.look().gpus)
-        return num_gpus, max(ray._config.metrics_report_interval_ms(), 1000) / 1000  # noqa: SLF001
+            return len(session.look().gpus)
 
     def export(self) -> NoReturn:
-        """Look and set, again and again; DeviceError as :meth:`plan` has it."""
-        with self._session() as session:
-            collector = LiveCollector(session)
-            while True:
-                began_s = time.monotonic()
-                self.set(collector.collect())
-                time.sleep(max(0.0, began_s + PERIOD_S - time.monotonic()))
+        """Look and hand over, again and again.
 
-    def set(self, families: Iterable[Metric]) -> None:
-        """Set the gauge of every sample; Ray's own counters would outlive what they count."""
-        for family in families:
-            for sample in family.samples:
-                if (gauge := self._gauges.get(sample.name)) is None:
-                    gauge = Gauge(sample.name, family.documentation, tuple(sample.labels))
-                    self._gauges[sample.name] = gauge
-                gauge.set(sample.value, sample.labels)
+        Raises DeviceError as :meth:`count_gpus` does, or if Ray's agent takes nothing.
+        """
+        with self._session() as session:
+            asyncio.run(_export(session))
 
     def _session(self) -> LiveSession:
         device, store = self._where
@@ -75,6 +56,14 @@ class GpuMetrics:
             guard_socket=self._guard_socket,
             counter_period_s=COUNTER_PERIOD_S,
         )
+
+
+async def _export(session: LiveSession) -> NoReturn:
+    with closing(NodeMetrics()) as metrics:
+        while True:
+            began_s = time.monotonic()
+            await metrics.serve(families_of(session.look()))
+            await asyncio.sleep(max(0.0, began_s + PERIOD_S - time.monotonic()))
 
 
 def export_metrics(device: str, store: str | None, guard_socket: Path | None) -> NoReturn:
@@ -109,9 +98,9 @@ class _Exporters:
         new = [node for node in nodes if node["NodeID"] not in self._nodes]
         self._nodes = {node["NodeID"] for node in nodes}
         actors = [self._placed(node) for node in new]
-        plans = [actor.plan.remote() for actor in actors]  # all nodes at once
-        for node, actor, plan in zip(new, actors, plans, strict=True):
-            self._start(node, actor, plan)
+        counts = [actor.count_gpus.remote() for actor in actors]  # all nodes at once
+        for node, actor, count in zip(new, actors, counts, strict=True):
+            self._start(node, actor, count)
         if not self._running:
             raise DeviceError("No node of the cluster has a GPU that can be read; see above.")
 
@@ -120,13 +109,13 @@ class _Exporters:
             raise ConfigError(
                 f"Ray must collect metrics on every node, and does not on "
                 f"{node['NodeManagerHostname']}: start the cluster with METRICS=1 "
-                "(cluster/env.sh), or else with RAY_enable_metrics_collection=1 and "
-                "RAY_metrics_report_interval_ms=1000."
+                "(cluster/env.sh), or else with RAY_enable_metrics_collection=1."
             )
         actor = ray.remote(GpuMetrics).options(
             name=f"metrics of {node['NodeID']}",
             namespace=NAMESPACE,
             num_cpus=0,
+            runtime_env=_WITHOUT_REPORTS,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
             max_restarts=-1,
             max_task_retries=-1,
@@ -139,16 +128,16 @@ class _Exporters:
                 "`joulelab export-metrics --ray` does so; end that first, or leave this one out."
             ) from error
 
-    def _start(self, node: dict[str, Any], actor: Any, plan: Any) -> None:
+    def _start(self, node: dict[str, Any], actor: Any, count: Any) -> None:
         host = node["NodeManagerHostname"]
         try:
-            num_gpus, interval_s = ray.get(plan)
+            num_gpus = ray.get(count)
         except ray.exceptions.RayError as error:
             _print(f"{host} exports nothing: {failure_in_words(error)}")
             return
         self._running[actor.export.remote()] = host, actor
         page = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
-        _print(f"{host}: {counted(num_gpus, 'GPU')}, every {interval_s:g} s, at {page}")
+        _print(f"{host}: {counted(num_gpus, 'GPU')}, every {PERIOD_S:g} s, at {page}")
 
     def wait(self, timeout_s: float) -> None:
         """Wait so long, and say of exporters that end why."""

@@ -33,7 +33,7 @@ def store(head):
     return drivers
 
 
-until = partial(waiting.until, interval_s=0.2)  # Ray's pages change once a second
+until = partial(waiting.until, interval_s=0.2)  # looks are 1.8 s apart
 
 
 def command(store):
@@ -50,7 +50,7 @@ def exporting(head, store):
     with subprocess.Popen(words, cwd=ROOT, env=head[1], stderr=subprocess.PIPE, text=True) as ours:
         try:
             first = ours.stderr.readline()
-            assert ": 3 GPUs, every 1 s, at http" in first, first + ours.stderr.read()
+            assert ": 3 GPUs, every 1.8 s, at http" in first, first + ours.stderr.read()
             yield ours, first.split()[-1]
         finally:
             ours.terminate()

@@ -14,9 +14,13 @@ from typing_extensions import override
 from joulelab.live.activity import TrialActivity
 from joulelab.live.reading import LiveReading, LiveSession, LiveView
 
+PERIOD_S = 1.8
+"""Time between two looks: no value is two seconds old when it is read."""
 COUNTER_PERIOD_S = 30.0
 """Eight reads of an H200's energy counter in it take 0.1 % of a processor."""
-FRESH_S = 0.5  # scrapes that follow each other faster are answered from one look
+_FRESH_S = 1.4
+"""Scrapes are answered from a look that is no older; those of every 1.5 s have each their own."""
+_LINGER_S = 30.0
 
 GPU_LABELS = ("gpu", "uuid", "hostname")
 _STUDY_LABELS = ("hostname", "study")
@@ -98,8 +102,13 @@ FAMILIES = (
 """What is served, in this order."""
 
 
-def samples_of(view: LiveView, hostname: str) -> Found:
-    """Return the samples of a view, by family."""
+def families_of(view: LiveView) -> Iterator[Metric]:
+    """Return what is served of a view of this machine."""
+    found = _samples_of(view, socket.gethostname())
+    return (each.filled(found[each.name]) for each in FAMILIES)
+
+
+def _samples_of(view: LiveView, hostname: str) -> Found:
     found: Found = {each.name: [] for each in FAMILIES}
 
     def add(labels: tuple[str, ...], **values: Any) -> None:
@@ -174,14 +183,19 @@ def _add_activity(add: Add, gpu: tuple[str, ...], activity: TrialActivity) -> No
 
 
 class LiveCollector(Collector):
-    """Looks at GPUs when it is scraped, and never in between."""
+    """Looks at GPUs when it is scraped, and between scrapes that are further apart than a period.
 
-    def __init__(self, session: LiveSession, hostname: str | None = None) -> None:
+    Without the latter, every scrape would find power averaged over too little of the time since the
+    last one, and read all energy counters. It no more looks when nobody has scraped for long.
+    """
+
+    def __init__(self, session: LiveSession) -> None:
         self._session = session
-        self._hostname = hostname or socket.gethostname()
         self._turn = threading.Lock()
+        self._is_asked = threading.Event()
+        self._asked_s = self._looked_s = -float("inf")
         self._view: LiveView | None = None
-        self._looked_s = 0.0
+        threading.Thread(target=self._keep_looking, name="looks at GPUs", daemon=True).start()
 
     def describe(self) -> Iterator[Metric]:
         """Return all families, without samples."""
@@ -189,15 +203,29 @@ class LiveCollector(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
-        found = samples_of(self._fresh_view(), self._hostname)
-        return (each.filled(found[each.name]) for each in FAMILIES)
+        return families_of(self._latest_view())
 
-    def _fresh_view(self) -> LiveView:
+    def _latest_view(self) -> LiveView:
         with self._turn:
-            if self._view is None or time.monotonic() - self._looked_s > FRESH_S:
-                self._view = self._session.look()
-                self._looked_s = time.monotonic()
+            self._asked_s = time.monotonic()
+            self._is_asked.set()
+            if self._view is None or self._asked_s - self._looked_s > _FRESH_S:
+                return self._look()
             return self._view
+
+    def _look(self) -> LiveView:
+        self._looked_s = time.monotonic()
+        self._view = self._session.look()
+        return self._view
+
+    def _keep_looking(self) -> None:
+        while self._is_asked.wait():
+            time.sleep(max(0.0, self._looked_s + PERIOD_S - time.monotonic()))
+            with self._turn:
+                if time.monotonic() - self._asked_s > _LINGER_S:
+                    self._is_asked.clear()
+                elif time.monotonic() - self._looked_s >= PERIOD_S:
+                    self._look()
 
 
 def registry_of(session: LiveSession) -> CollectorRegistry:

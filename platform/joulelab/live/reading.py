@@ -21,8 +21,8 @@ from joulelab.tracking.study import StudyState, read_state
 T = TypeVar("T")
 
 _PATIENCE_S = 1.0
-_AVERAGED_S = 1.8
-"""Drivers average power over the last second: looks further apart would leave half of it out."""
+_AVERAGED_S = 2.0
+"""Drivers average power over the last second: looks further apart would see less than half."""
 _PROCESSES_PERIOD_S = 5.0
 THROTTLES = {
     EventReason.SW_POWER_CAP: "power cap",

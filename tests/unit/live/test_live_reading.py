@@ -92,7 +92,7 @@ def test_energy_never_falls_where_it_was_brought_too_far(device, counter_j, monk
 def test_the_counter_is_read_by_looks_that_are_further_apart_than_power_is_averaged(
     device, counter_j
 ):
-    readings = looks(device, LiveGpu(0, device, counter_period_s=15.0), every_s=2.0)
+    readings = looks(device, LiveGpu(0, device, counter_period_s=15.0), every_s=2.5)
 
     assert [reading.energy_j for reading in readings] == counter_j
 
@@ -114,7 +114,7 @@ def test_a_counter_that_cannot_be_read_for_a_while_is_read_by_the_next_look(devi
     gpu = LiveGpu(0, device, counter_period_s=15.0)
     before, read = gpu.read(), device.read_energy_j
     monkeypatch.setattr(device, "read_energy_j", read_nothing)
-    (without,) = looks(device, gpu, num=1, every_s=2.0)
+    (without,) = looks(device, gpu, num=1, every_s=2.5)
     monkeypatch.setattr(device, "read_energy_j", read)
     (after,) = looks(device, gpu, num=1)
 

@@ -26,7 +26,9 @@ from waiting import PATIENCE_S, until
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.simulated import DriverStore, Fault
 from joulelab.guard.client import GuardClient
+from joulelab.live import metrics
 from joulelab.live.activity import ActivityFile, EndedTrial, Saving
+from joulelab.live.reading import LiveView, Loans
 from joulelab.tracking.study import StudyState, Trouble, write_state
 
 OF_TRIALS = re.compile("joulelab_(trial|study)")
@@ -149,7 +151,48 @@ def test_no_value_is_older_than_two_seconds(driver, nvml):
             assert 300.0 * (asked_s - changed_s - 2.0) <= energy_j
             assert energy_j <= 300.0 * (time.monotonic() - changed_s + 1.0)
 
-    assert old_s - changed_s < 1.0
+    assert old_s - changed_s < 2.0
+
+
+class CountedSession:
+    """GPUs that are looked at without being there."""
+
+    def __init__(self):
+        self.looks = 0
+
+    def look(self):
+        self.looks += 1
+        return LiveView(gpus=(), loans=Loans(), activities={}, studies={}, core_share=None)
+
+
+def test_it_looks_between_scrapes_and_no_more_once_nobody_scrapes(monkeypatch):
+    monkeypatch.setattr(metrics, "PERIOD_S", 0.05)
+    monkeypatch.setattr(metrics, "_LINGER_S", 0.5)
+    session = CountedSession()
+    collector = metrics.LiveCollector(session)
+    time.sleep(0.2)
+    unasked = session.looks
+
+    list(collector.collect())
+
+    assert unasked == 0
+    until(lambda: session.looks >= 5)
+    time.sleep(1.0)
+    ended = session.looks
+    time.sleep(0.3)
+    assert session.looks == ended
+    list(collector.collect())
+    until(lambda: session.looks > ended + 2)
+
+
+def test_scrapes_that_follow_each_other_share_a_look():
+    session = CountedSession()
+    collector = metrics.LiveCollector(session)
+
+    for _ in range(5):
+        list(collector.collect())
+
+    assert session.looks == 1
 
 
 def test_a_lost_gpu_leaves_no_numbers_behind(tmp_path):
