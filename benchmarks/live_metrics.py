@@ -2,11 +2,11 @@
 
 Usage: python benchmarks/live_metrics.py [--own-gpus]
 
-Eight GPUs of a library in the place of the driver, whose calls keep a core busy as an H200 does;
-one's temperature is changed at moments that follow no clock: the time until a page shows the change
-is the most that its values can be old. Once by the exporter of one machine, and once through Ray,
-from a process of Ray's, of which one that is idle takes 0.4 percent of a core. With --own-gpus,
-what the GPUs of this machine take, whose temperatures nobody changes.
+Eight GPUs of a library in the place of the driver, of which calls take what they do with H200s or
+more; one's temperature is changed at moments that follow no clock: the time until a page shows the
+change is the most that its values can be old. Once by the exporter of one machine, and once through
+Ray, from a process of Ray's, of which one that is idle takes 0.4 percent of a core. With
+--own-gpus, what the GPUs of this machine take, whose temperatures nobody changes.
 """
 
 import os
@@ -32,6 +32,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from fake_nvml.driver import FakeDriver, FakeGpu, build
 
 _NUM_GPUS = 8
+_COUNTER_US = 3500  # as an H200's; its other calls take less than the library's
 _NUM_CHANGES = 30
 _WATCHED_S = 30.0
 _POLL_S = 0.05
@@ -115,7 +116,7 @@ def stand_ins() -> Iterator[list[FakeGpu]]:
         os.environ |= {
             "LD_LIBRARY_PATH": str(build(Path(folder, "library"))),
             "FAKE_NVML_STORE": str(driver.root),
-            "FAKE_NVML_COSTS": "1",
+            "FAKE_NVML_COUNTER_US": str(_COUNTER_US),
         }
         yield [driver.add(f"GPU-aa-{number}") for number in range(_NUM_GPUS)]
 

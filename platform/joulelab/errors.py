@@ -113,7 +113,7 @@ def printable(text: str) -> str:
 _EXTRAS = {
     "cluster": ("ray",),
     "detection": ("ultralytics",),
-    "metrics": ("prometheus_client",),
+    "metrics": ("grpclib", "opentelemetry", "prometheus_client"),
     "plots": (
         *("jinja2", "markupsafe", "matplotlib"),
         *("pandas", "pyarrow", "scipy", "statsmodels"),

@@ -2,7 +2,7 @@
  *
  * FAKE_NVML_STORE       root of the store: one folder per GPU, one small text file per attribute.
  * FAKE_NVML_PRIVILEGED  "1": this process is root to the driver and may call setters.
- * FAKE_NVML_COSTS       "1": calls keep a core busy for as long as an H200's driver 580.159 does.
+ * FAKE_NVML_COUNTER_US  for how long a read of the energy counter keeps a core busy.
  *
  * Beyond the files of the store, a GPU's folder may hold `mig` and `ecc` ("1" or "0"; absent: the
  * GPU has none). Every call of a setter, allowed or not, is appended to `<root>/calls`.
@@ -70,22 +70,15 @@ static double thread_s(void)
     return now.tv_sec + 1e-9 * now.tv_nsec;
 }
 
-static double busy_until_s(unsigned us)
+/* What a read of the energy counter takes of a core; this library's other calls take more than an
+ * H200's: experiments/results/h200_live_metrics. */
+static void keep_busy(void)
 {
-    const char *said = getenv("FAKE_NVML_COSTS");
-    return said && !strcmp(said, "1") ? thread_s() + 1e-6 * us : 0;
-}
-
-static void keep_busy(double *until_s)
-{
-    while (thread_s() < *until_s)
+    const char *said = getenv("FAKE_NVML_COUNTER_US");
+    double until_s = said ? thread_s() + 1e-6 * atof(said) : 0;
+    while (thread_s() < until_s)
         ;
 }
-
-/* Medians of the time in a processor on one H200 (GPU-01473985) at rest, 2026-11-29, which was that
- * by the clock. The seven calls of a live state took 0.28 ms together, of which each takes a
- * seventh here. */
-#define TAKES_US(us) __attribute__((cleanup(keep_busy))) double until_s = busy_until_s(us)
 
 /* The store ------------------------------------------------------------------------------ */
 
@@ -385,7 +378,6 @@ Return nvmlDeviceGetPersistenceMode(Device gpu, unsigned *mode)
 
 Return nvmlDeviceGetComputeRunningProcesses_v3(Device gpu, unsigned *count, Process *processes)
 {
-    TAKES_US(100);
     char text[TEXT];
     unsigned room = *count;
     CHECKED(gpu);
@@ -407,7 +399,7 @@ Return nvmlDeviceGetComputeRunningProcesses_v3(Device gpu, unsigned *count, Proc
 
 Return nvmlDeviceGetTotalEnergyConsumption(Device gpu, unsigned long long *energy_mj)
 {
-    TAKES_US(3450);
+    keep_busy();
     double value;
     CHECKED(gpu);
     Return status = reading(gpu, "energy_mj", &value);
@@ -418,13 +410,11 @@ Return nvmlDeviceGetTotalEnergyConsumption(Device gpu, unsigned long long *energ
 
 Return nvmlDeviceGetPowerUsage(Device gpu, unsigned *power_mw)
 {
-    TAKES_US(45);
     return read_unsigned(gpu, "average_power_mw", power_mw);
 }
 
 Return nvmlDeviceGetClockInfo(Device gpu, unsigned type, unsigned *clock_mhz)
 {
-    TAKES_US(40);
     if (type > 3)
         return INVALID_ARGUMENT;
     return read_unsigned(gpu, type == 2 ? "mem_clock_mhz" : "sm_clock_mhz", clock_mhz);
@@ -437,7 +427,6 @@ Return nvmlDeviceGetTemperature(Device gpu, unsigned sensor, unsigned *temperatu
 
 static Return read_memory(Device gpu, Memory2 *memory)
 {
-    TAKES_US(40);
     double used_b = 0;
     CHECKED(gpu);
     Return status = reading(gpu, "memory_used_b", &used_b);
@@ -477,7 +466,6 @@ typedef struct { unsigned gpu, memory; } Utilization;
 
 Return nvmlDeviceGetUtilizationRates(Device gpu, Utilization *rates)
 {
-    TAKES_US(40);
     double busy, moved;
     CHECKED(gpu);
     if (reading(gpu, "gr_engine_active", &busy) || reading(gpu, "dram_active", &moved))
@@ -489,7 +477,6 @@ Return nvmlDeviceGetUtilizationRates(Device gpu, Utilization *rates)
 
 static Return read_reasons(Device gpu, unsigned long long *reasons)
 {
-    TAKES_US(40);
     double value;
     CHECKED(gpu);
     Return status = reading(gpu, "event_reasons", &value);
@@ -511,7 +498,6 @@ Return nvmlDeviceGetCurrentClocksEventReasons(Device gpu, unsigned long long *re
 
 Return nvmlDeviceGetTemperatureV(Device gpu, Temperature *temperature)
 {
-    TAKES_US(40);
     unsigned value;
     if (temperature->version != (1u << 24 | sizeof(Temperature)))
         return VERSION_MISMATCH;
@@ -566,7 +552,6 @@ static void read_field(Device gpu, FieldValue *value)
 
 Return nvmlDeviceGetFieldValues(Device gpu, int count, FieldValue *values)
 {
-    TAKES_US(85);
     CHECKED(gpu);
     for (int i = 0; i < count; i++)
         read_field(gpu, &values[i]);
@@ -742,7 +727,6 @@ Return nvmlDeviceGetPowerManagementDefaultLimit(Device gpu, unsigned *limit_mw)
 
 Return nvmlDeviceGetEnforcedPowerLimit(Device gpu, unsigned *limit_mw)
 {
-    TAKES_US(40);
     CHECKED(gpu);
     if (read_numbers(gpu->uuid, "power_limit_mw", limit_mw, 1) == 1)
         return SUCCESS;
