@@ -103,6 +103,12 @@ _COMPILED = (
     *("fcn_resnet50", "pixel-unet"),
 )
 """In order of what is wanted most."""
+_LSTMS = {
+    "lstm-1024": "Lstm1024",
+    "lstm-2048": "Lstm2048",
+    "lstm-512": "SmallLstm",
+    "lstm-1536": "Lstm1536",
+}
 _COMPILED_ALONE = ("resnet18", "mobilenet_v2", "vit_b_16", "bert-large", "vgg11", "mixer_l16")
 """Compiled at batch 1, too, in a graph."""
 
@@ -115,6 +121,20 @@ def fitting_cases() -> list[Case]:
 def channels_last_cases() -> list[Case]:
     """Return convolutional networks whose images have the channels of a pixel adjacent."""
     return channels_last({**_CALLED["convolutional"], **_CALLED["dense"]})
+
+
+def recurrent_cases() -> Iterator[Case]:
+    """Return LSTMs of two layers by width, batch and format; the narrowest is small-lstm."""
+    models = {
+        name: {"network": name, "family": "recurrent", "model": f"{_OWN}:{model}"}
+        for name, model in _LSTMS.items()
+    }
+    for one in models.values():
+        yield from (Case(**one, batch=batch) for batch in (128, 32, 256, 64))
+    for one in models.values():
+        yield from (Case(**one, batch=batch, precision="fp32") for batch in (128, 32))
+    for name in ("lstm-1024", "lstm-2048"):
+        yield Case(**models[name], batch=64, phase="train")
 
 
 def _called(families: Mapping[str, Mapping[str, tuple[str, int]]]) -> Iterator[Case]:

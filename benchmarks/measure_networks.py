@@ -2,7 +2,8 @@
 """Measure time and energy of networks that no fit of the estimator has seen, on one GPU.
 
 Usage: PYTHONPATH=platform:actors python3 benchmarks/measure_networks.py OUT_FOLDER
-           [--budget-s 1000] [--only NAME...] [--fitting] [--channels-last] [--dry-run]
+           [--budget-s 1000] [--only NAME...] [--fitting] [--channels-last | --recurrent]
+           [--dry-run]
 
 Needs PyTorch with CUDA, torchvision, timm, transformers and nvidia-ml-py. NVML is only read: no
 setter is called. Each case becomes a line of ``networks.csv`` as soon as it is measured, in an
@@ -70,6 +71,9 @@ def main() -> int:
         action="store_true",
         help="convolutional networks whose images have the channels of a pixel adjacent",
     )
+    parser.add_argument(
+        "--recurrent", action="store_true", help="LSTMs alone, by width and batch; with --fitting"
+    )
     parser.add_argument("--dry-run", action="store_true", help="one step each on the CPU, no GPU")
     settings = parser.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
@@ -88,6 +92,8 @@ def main() -> int:
 
 
 def _cases(settings: argparse.Namespace) -> list[Case]:
+    if settings.recurrent:
+        return list(fitting_networks.recurrent_cases())
     if settings.channels_last:
         networks = fitting_networks if settings.fitting else network_points
         return networks.channels_last_cases()

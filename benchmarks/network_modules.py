@@ -245,6 +245,27 @@ class SmallLstm(StackedLstm):
         super().__init__(width=512, layers=2)
 
 
+class Lstm1024(StackedLstm):
+    """Two LSTM layers of 1024 cells."""
+
+    def __init__(self) -> None:
+        super().__init__(width=1024, layers=2)
+
+
+class Lstm1536(StackedLstm):
+    """Two LSTM layers of 1536 cells."""
+
+    def __init__(self) -> None:
+        super().__init__(width=1536, layers=2)
+
+
+class Lstm2048(StackedLstm):
+    """Two LSTM layers of 2048 cells."""
+
+    def __init__(self) -> None:
+        super().__init__(width=2048, layers=2)
+
+
 class _Residual(nn.Module):
     """Two convolutions, told the time between them."""
 
