@@ -1,8 +1,8 @@
 """Hands metrics to the agent that serves those of a node's Ray, as Ray's own processes do: by OTLP.
 
 A gauge of ``ray.util.metrics`` waits for its process's next report, and these are a second apart at
-best. And grpclib it is, since channels of grpcio keep up to sixteen threads awake: four H200s take
-0.2 % of a processor of 64 through the former, 0.5 % through the latter.
+best. It is grpclib that calls, since a channel of grpcio keeps up to sixteen threads awake: on 64
+cores an exporter of four H200s took 0.23 % of one with the former, 0.52 % with the latter.
 """
 
 import time

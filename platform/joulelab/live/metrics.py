@@ -186,7 +186,7 @@ class LiveCollector(Collector):
     """Looks at GPUs when it is scraped, and between scrapes that are further apart than a period.
 
     Without the latter, every scrape would find power averaged over too little of the time since the
-    last one, and read all energy counters. It no more looks when nobody has scraped for long.
+    last one, and read all energy counters. Once nobody has scraped for long it looks no more.
     """
 
     def __init__(self, session: LiveSession) -> None:
