@@ -103,14 +103,14 @@ _COMPILED = (
     *("fcn_resnet50", "pixel-unet"),
 )
 """In order of what is wanted most."""
+_COMPILED_ALONE = ("resnet18", "mobilenet_v2", "vit_b_16", "bert-large", "vgg11", "mixer_l16")
+"""Compiled at batch 1, too, in a graph."""
 _LSTMS = {
     "lstm-1024": "Lstm1024",
     "lstm-2048": "Lstm2048",
     "lstm-512": "SmallLstm",
     "lstm-1536": "Lstm1536",
 }
-_COMPILED_ALONE = ("resnet18", "mobilenet_v2", "vit_b_16", "bert-large", "vgg11", "mixer_l16")
-"""Compiled at batch 1, too, in a graph."""
 
 
 def fitting_cases() -> list[Case]:

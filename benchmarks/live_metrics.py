@@ -2,8 +2,8 @@
 
 Usage: python benchmarks/live_metrics.py [--own-gpus]
 
-Eight GPUs of a library in the place of the driver, of which calls take what they do with H200s or
-more; one's temperature is changed at moments that follow no clock: the time until a page shows the
+Eight GPUs of a library in the place of the driver, whose looks take what those at H200s do or more;
+one's temperature is changed at moments that follow no clock: the time until a page shows the
 change is the most that its values can be old. Once by the exporter of one machine, and once through
 Ray, from a process of Ray's, of which one that is idle takes 0.4 percent of a core. With
 --own-gpus, what the GPUs of this machine take, whose temperatures nobody changes.
@@ -32,7 +32,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from fake_nvml.driver import FakeDriver, FakeGpu, build
 
 _NUM_GPUS = 8
-_COUNTER_US = 3500  # as an H200's; its other calls take less than the library's
+_COUNTER_US = 3500  # as an H200's, whose power and state take less than the library's
 _NUM_CHANGES = 30
 _WATCHED_S = 30.0
 _POLL_S = 0.05

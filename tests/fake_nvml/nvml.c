@@ -70,8 +70,8 @@ static double thread_s(void)
     return now.tv_sec + 1e-9 * now.tv_nsec;
 }
 
-/* What a read of the energy counter takes of a core; this library's other calls take more than an
- * H200's: experiments/results/h200_live_metrics. */
+/* What a read of the energy counter takes of a core. Reads of power and of a live state take more
+ * here than with an H200 without that: experiments/results/h200_live_metrics. */
 static void keep_busy(void)
 {
     const char *said = getenv("FAKE_NVML_COUNTER_US");

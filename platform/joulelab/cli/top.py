@@ -189,7 +189,7 @@ class Top(LiveOptions):
 class ExportMetrics(LiveOptions):
     """Serve power, energy, clocks, heat and loans of this machine's GPUs to Prometheus.
 
-    It reads when it is scraped, and calls no setter. Whoever reaches the address can read, so it is
+    It reads while it is scraped, and calls no setter. Whoever reaches the address can read, so it is
     this machine's own unless another is named. Ctrl-C ends it.
     """
 
