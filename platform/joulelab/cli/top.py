@@ -189,8 +189,8 @@ class Top(LiveOptions):
 class ExportMetrics(LiveOptions):
     """Serve power, energy, clocks, heat and loans of this machine's GPUs to Prometheus.
 
-    It reads while it is scraped, and calls no setter. Whoever reaches the address can read, so it is
-    this machine's own unless another is named. Ctrl-C ends it.
+    It reads while it is scraped, and calls no setter. Whoever reaches the address can read, so it
+    is this machine's own unless another is named. Ctrl-C ends it.
     """
 
     address: str = "127.0.0.1"  # Address of this machine to listen on.
