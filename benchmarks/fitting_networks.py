@@ -68,6 +68,7 @@ _SPEECH = ("whisper-tiny", "whisper-base")
 _ALSO_FP32 = (
     *("resnet18", "mobilenet_v2", "resnext50_32x4d", "bert-large", "vit_b_16", "swin_s"),
     *("pixel-unet", "convnext_small", "small-lstm"),
+    *("hubert-base", "grouped-series"),
 )
 _TRAINED = {
     "resnet101": 64,
@@ -90,7 +91,11 @@ _MORE = {
         "t5-small-encoder": (f"{_OWN}:T5Small", 128),
         "deberta-small": (f"{_OWN}:DebertaSmall", 32),
     },
-    "speech": {"hubert-large": (f"{_OWN}:HubertLarge", 8)},
+    "speech": {
+        "hubert-large": (f"{_OWN}:HubertLarge", 8),
+        "hubert-base": (f"{_OWN}:HubertBase", 16),
+        "grouped-series": (f"{_OWN}:GroupedSeries", 16),
+    },
     "dense": {"segformer-b0": (f"{_OWN}:SegformerB0", 32), "yolos-tiny": (f"{_OWN}:YolosTiny", 16)},
     "vision transformer": {"swin_v2_s": ("swin_v2_s", 32)},
 }

@@ -72,7 +72,7 @@ def main() -> int:
         help="convolutional networks whose images have the channels of a pixel adjacent",
     )
     parser.add_argument(
-        "--recurrent", action="store_true", help="LSTMs alone, by width and batch; with --fitting"
+        "--recurrent", action="store_true", help="LSTMs alone, by width, batch and format"
     )
     parser.add_argument("--dry-run", action="store_true", help="one step each on the CPU, no GPU")
     settings = parser.parse_args()
@@ -92,10 +92,10 @@ def main() -> int:
 
 
 def _cases(settings: argparse.Namespace) -> list[Case]:
+    networks = fitting_networks if settings.fitting else network_points
     if settings.recurrent:
-        return list(fitting_networks.recurrent_cases())
+        return list(networks.recurrent_cases())
     if settings.channels_last:
-        networks = fitting_networks if settings.fitting else network_points
         return networks.channels_last_cases()
     return fitting_networks.fitting_cases() if settings.fitting else network_points.all_cases()
 

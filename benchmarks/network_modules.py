@@ -216,6 +216,47 @@ class HubertLarge(_Wrapped):
         return {"input_values": torch.empty(batch, 160_000)}
 
 
+class HubertBase(_Wrapped):
+    """facebook/hubert-base-ls960 on 10 s of sound."""
+
+    unit: ClassVar = "clip"
+
+    def __init__(self, layers: int = 12) -> None:
+        super().__init__(HubertModel(HubertConfig(num_hidden_layers=layers)))
+
+    @staticmethod
+    def example_inputs(batch: int) -> dict[str, torch.Tensor]:
+        """Return 10 s at 16 kHz."""
+        return {"input_values": torch.empty(batch, 160_000)}
+
+
+class GroupedSeries(nn.Module):
+    """Convolutions along 499 steps, by channels, groups, and window; each reads what is passed."""
+
+    unit: ClassVar = "sequence"
+    shapes = (
+        *((width, groups, 128) for width, groups in ((768, 24), (768, 16), (640, 10), (1024, 16))),
+        *((768, groups, window) for groups in (24, 16, 8) for window in (3, 31)),
+        *((width, 8, 128) for width in (768, 1024)),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(width, width, window, padding=window // 2, groups=groups)
+            for width, groups, window in self.shapes
+        )
+
+    def forward(self, values: torch.Tensor) -> list[torch.Tensor]:
+        """Return what each makes of as many channels as it takes."""
+        return [one(values[:, : one.in_channels].contiguous()) for one in self.convolutions]
+
+    @staticmethod
+    def example_inputs(batch: int) -> dict[str, torch.Tensor]:
+        """Return as many channels as the widest takes."""
+        return {"values": torch.empty(batch, 1024, 499)}
+
+
 class StackedLstm(nn.Module):
     """A language model of four LSTM layers."""
 
@@ -264,6 +305,56 @@ class Lstm2048(StackedLstm):
 
     def __init__(self) -> None:
         super().__init__(width=2048, layers=2)
+
+
+class LstmTagger(nn.Module):
+    """Marks every token of a sentence, read in both directions (Huang et al., arXiv:1508.01991)."""
+
+    unit: ClassVar = "sentence"
+
+    def __init__(self, width: int = 768, cells: int = 512, tags: int = 17) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(30_000, width)
+        self.lstm = nn.LSTM(width, cells, 2, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(2 * cells, tags)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Return the scores of the tags of every token."""
+        scores: torch.Tensor = self.head(self.lstm(self.embedding(input_ids))[0])
+        return scores
+
+    @staticmethod
+    def example_inputs(batch: int) -> dict[str, torch.Tensor]:
+        """Return sentences of 128 tokens."""
+        return _tokens(batch, 128)
+
+
+class LstmOfSeries(nn.Module):
+    """Layers of LSTMs over what was measured at each step, and a linear layer over their states."""
+
+    unit: ClassVar = "sequence"
+    inputs, cells, layers, results, steps = 7, 128, 1, 24, 336
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(self.inputs, self.cells, self.layers, batch_first=True)
+        self.head = nn.Linear(self.cells, self.results)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Return results of every step."""
+        results: torch.Tensor = self.head(self.lstm(values)[0])
+        return results
+
+    @classmethod
+    def example_inputs(cls, batch: int) -> dict[str, torch.Tensor]:
+        """Return two weeks of hours, or 4 s of speech."""
+        return {"values": torch.empty(batch, cls.steps, cls.inputs)}
+
+
+class SpeechLstm(LstmOfSeries):
+    """Five wide layers over 80 bands of 400 windows of speech."""
+
+    inputs, cells, layers, results, steps = 80, 1024, 5, 128, 400
 
 
 class _Residual(nn.Module):

@@ -61,6 +61,13 @@ _NEW_TOKENS = 64
 _PROMPT_TOKENS = {"mamba-130m": 64}
 """Prompts of other lengths than 512: PyTorch's own Mamba launches kernels for each token."""
 
+_LSTMS = {
+    "lstm-tagger": ("benchmarks/network_modules.py:LstmTagger", (256, 32)),
+    "speech-lstm": ("benchmarks/network_modules.py:SpeechLstm", (128, 16)),
+    "lstm-series": ("benchmarks/network_modules.py:LstmOfSeries", (1024, 64)),
+}
+"""With batch sizes that load the GPU more and less."""
+
 _SPEECH_KNOBS = {"new_tokens": _NEW_TOKENS}
 
 _ALSO_FP32_FP16 = (
@@ -107,6 +114,18 @@ def all_cases() -> list[Case]:
         for index, group in enumerate(groups)
     ]
     return [case for _, group in sorted(placed, key=lambda each: each[0]) for case in group]
+
+
+def recurrent_cases() -> Iterator[Case]:
+    """Yield LSTMs in both directions, of other lengths, and of inputs of another width."""
+    for name, (model, batches) in _LSTMS.items():
+        one = {"network": name, "family": "recurrent", "model": model}
+        yield from (Case(**one, batch=batch) for batch in batches)
+        yield from (
+            Case(**one, batch=batches[0], precision=precision) for precision in ("fp32", "fp16")
+        )
+        yield Case(**one, batch=batches[1], mode="graph")
+        yield Case(**one, batch=batches[1], phase="train")
 
 
 def channels_last_cases() -> list[Case]:
