@@ -52,7 +52,7 @@ _FREE = (
 sensor, and how far kernels in a network stay behind the same kernel run over and over."""
 _UNSEEN = "networks that no fit has seen, on {} boards; time is {:+.0%} on average"
 _H100, _H200 = (NETWORKS.parents[1] / f"{name}_networks" for name in ("h100", "h200"))
-_LAST = _H200.with_name("h200_channels_last")
+_LAST, _RECURRENT = (_H200.with_name(f"h200_{name}") for name in ("channels_last", "recurrent"))
 _Boards = Sequence[tuple[Path, str | Path | None]]
 _BOARDS: Mapping[str, _Boards] = {
     "h200_sxm": (
@@ -64,6 +64,7 @@ _BOARDS: Mapping[str, _Boards] = {
         (_H200 / "sixth.csv", None),
         (_H200 / "seventh.csv", _H200 / "seventh_host.toml"),
         (_LAST / "unseen.csv", _LAST / "unseen_host.toml"),
+        (_RECURRENT / "unseen.csv", _RECURRENT / "unseen_host.toml"),
     ),
     "h100_sxm": (
         (_H100 / "networks.csv", _H100 / "host.toml"),

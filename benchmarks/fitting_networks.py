@@ -140,6 +140,11 @@ def recurrent_cases() -> Iterator[Case]:
         yield from (Case(**one, batch=batch, precision="fp32") for batch in (128, 32))
     for name in ("lstm-1024", "lstm-2048"):
         yield Case(**models[name], batch=64, phase="train")
+    for cells in (64, 192, 256):
+        name = f"lstm-series-{cells}"
+        one = {"network": name, "family": "recurrent", "model": f"{_OWN}:LstmOfSeries{cells}"}
+        for precision in ("fp16", "fp32", "bf16"):
+            yield from (Case(**one, batch=batch, precision=precision) for batch in (1024, 64))
 
 
 def _called(families: Mapping[str, Mapping[str, tuple[str, int]]]) -> Iterator[Case]:

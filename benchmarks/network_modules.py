@@ -351,6 +351,24 @@ class LstmOfSeries(nn.Module):
         return {"values": torch.empty(batch, cls.steps, cls.inputs)}
 
 
+class LstmOfSeries64(LstmOfSeries):
+    """Half as many cells."""
+
+    cells = 64
+
+
+class LstmOfSeries192(LstmOfSeries):
+    """Half as many again."""
+
+    cells = 192
+
+
+class LstmOfSeries256(LstmOfSeries):
+    """Twice as many."""
+
+    cells = 256
+
+
 class SpeechLstm(LstmOfSeries):
     """Five wide layers over 80 bands of 400 windows of speech."""
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from joulelab import estimator
@@ -120,7 +121,8 @@ def test_a_question_that_makes_no_sense_is_refused(wrong):
 def test_a_lower_clock_never_makes_a_sweep_faster(small):
     (curve,) = sweep(Question(models=(small,), devices=("h100",)), progress=lambda _: None)
 
-    assert list(curve.latency_s) == sorted(curve.latency_s, reverse=True)
+    rounding_s = 1e-12 * curve.latency_s[0]
+    assert (np.diff(curve.latency_s) <= rounding_s).all()  # from the lowest clock on
     assert curve.clocks_mhz[curve.default] == 1980
 
 

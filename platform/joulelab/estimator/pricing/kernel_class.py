@@ -19,8 +19,15 @@ FIRST_CONVOLUTION = "first_convolution"
 FIRST_CONVOLUTIONS = (FIRST_CHANNELS_LAST, FIRST_CONVOLUTION)
 LAYER_NORM = "layer_norm"
 PIXEL_CONVOLUTION = "pixel_convolution"
+PLAIN_GROUPS = "plain_groups"
 PRODUCT = "product"
+RECURRENT = "recurrent"
+RECURRENT_BACKWARD = "recurrent_backward"
 WIDE_GROUPS = "wide_groups"
+ONE_BY_ONE = (PLAIN_GROUPS, WIDE_GROUPS)
+"""Convolutions whose groups run one after the other."""
+ON_PLAIN_UNITS = (*FIRST_CONVOLUTIONS, PLAIN_GROUPS)
+"""Convolutions that no matrix unit takes, of whatever format."""
 _CHANNELS_LAST = {
     "batch_norm": "channels_last_batch_norm",
     "concatenation": "channels_last_concatenation",
@@ -42,6 +49,7 @@ _LIKE = {
     "strided_concatenation": "concatenation",
     "strided_pointwise": "pointwise",
     "uneven_batched_product": BATCHED_PRODUCT,
+    PLAIN_GROUPS: "grouped_convolution",
     WIDE_GROUPS: "grouped_convolution",
 }
 """Class that stands for another where that was not measured."""
@@ -52,6 +60,12 @@ _CONTIGUOUS = 0.9
 _NARROW_GROUP = 32
 """Channels of a group up to which one kernel computes all groups of a convolution: on an H100, 32
 groups of up to 32 channels take 11 us (ResNeXt-50), 4 to 36 groups of 56 each (RegNetY-8GF)."""
+_LONG_WINDOW = 128
+_TENSOR_GROUPS = (32, 64)
+"""Elements of a window from which cuDNN 9.19 convolves groups of half precision on plain units, but
+for groups of so many channels: 48, 96 and 128 of them take 11, 11 and 15 ms at batch 1 on an H200,
+32 and 64 take 1.7 and 1.4; of 31 elements none does. wav2vec 2.0 and HuBERT have 48 of 128 elements
+(experiments/results/h200_groups)."""
 LOAD_B = 16
 """Bytes that matrix units load at a time, side by side."""
 _FEW_ROWS = 16
@@ -114,9 +128,15 @@ def _convolution(operator: Operator) -> str:
     if shape.k / shape.window < _LEAST_K:
         return FIRST_CONVOLUTION
     if shape.batch > 1:
-        return "grouped_convolution" if shape.n <= _NARROW_GROUP else WIDE_GROUPS
+        return _groups(shape, operator.dtype)
     is_single = shape.pixels > 0 and shape.window == 1  # of no pixels the window is not known
     return PIXEL_CONVOLUTION if is_single else CONVOLUTION
+
+
+def _groups(shape: MatrixShape, dtype: str) -> str:
+    if dtype in _HALF and shape.window >= _LONG_WINDOW and shape.n not in _TENSOR_GROUPS:
+        return PLAIN_GROUPS
+    return "grouped_convolution" if shape.n <= _NARROW_GROUP else WIDE_GROUPS
 
 
 def _depthwise(shape: MatrixShape) -> str:
@@ -127,7 +147,7 @@ def _depthwise(shape: MatrixShape) -> str:
 
 def _product(operator: Operator) -> str:
     if "rnn" in operator.name:
-        return "recurrent"
+        return RECURRENT
     if "bmm" not in operator.name:
         return PRODUCT
     return BATCHED_PRODUCT if is_aligned(operator) else f"uneven_{BATCHED_PRODUCT}"

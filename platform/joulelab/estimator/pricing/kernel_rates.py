@@ -11,17 +11,19 @@ from joulelab.estimator.pricing.kernel_class import (
     CONVOLUTION,
     FIRST_CHANNELS_LAST,
     FIRST_CONVOLUTION,
-    FIRST_CONVOLUTIONS,
     GROUP_NORM,
     LAYER_NORM,
+    ON_PLAIN_UNITS,
+    ONE_BY_ONE,
     PIXEL_CONVOLUTION,
+    PLAIN_GROUPS,
     PRODUCT,
-    WIDE_GROUPS,
     classes_like,
     is_aligned,
     reduced_elements,
 )
 from joulelab.estimator.pricing.occupancy import missed_share
+from joulelab.estimator.pricing.recurrence import is_recurrent
 from joulelab.estimator.pricing.table import Array, WorkTable, kind_name
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.precision import element_b, pipe_on
@@ -81,6 +83,9 @@ _WARP_STEP_CLOCKS, _WARP_START_CLOCKS = 14.4, 74.0
 """What a step waits for where the last cache answers, and what warps of a core take in turn for a
 step and to begin. 56 shapes of that kernel, of one to 24 steps in 32 to 4,096 blocks, in four
 programs of a U-Net on an H200 are met to 5 % in the mean (experiments/results/h200_kernels)."""
+_PLAIN_GROUP_STEP_S = 1.12e-7
+"""Time of an element of a window where plain units convolve groups: 0.111 to 0.117 us at batch 1 on
+an H200, 0.122 to 0.132 at 16, of 48 to 128 channels (experiments/results/h200_groups)."""
 _BICUBIC_STEP_S = 1.2e-7
 """Time of one of the 16 pixels that a bicubic resizing reads for each of all images and channels:
 they are loaded together (3.98 ms for 2,112 of them on an H200, YOLOS)."""
@@ -89,13 +94,14 @@ they are loaded together (3.98 ms for 2,112 of them on an H200, YOLOS)."""
 def pipes_of(table: WorkTable, processor: Processor) -> list[Pipe]:
     """Return the pipe of each operator row.
 
-    Kernels that take images channel by channel multiply windows of few channels on plain units.
+    Kernels that take images channel by channel multiply windows of few channels on plain units, and
+    cuDNN those of some groups.
     """
     pipes = [pipe_on(operator, processor) for operator in table.operators]
     if FIRST_CONVOLUTION not in processor.timing.kind_efficiency:
         return pipes
     return [
-        "fp32" if found in FIRST_CONVOLUTIONS and pipe.startswith("tensor_") else pipe
+        "fp32" if found in ON_PLAIN_UNITS and pipe.startswith("tensor_") else pipe
         for found, pipe in zip(table.classes, pipes, strict=True)
     ]
 
@@ -131,6 +137,9 @@ def waits_s(table: WorkTable, processor: Processor, core_s: Array, sums: GroupSu
     """Return by how much steps that wait for each other exceed work, and turns of warps."""
     is_gpu = processor.family == "gpu"
     waits_s = np.array([one.steps * _step_s(one, is_gpu=is_gpu) for one in table.operators])
+    waits_s[is_recurrent(table, processor)] = 0.0  # its steps are counted kernel by kernel
+    is_plain = np.array([found == PLAIN_GROUPS for found in table.classes])
+    waits_s += is_plain * _PLAIN_GROUP_STEP_S * table.shapes.batch * table.shapes.k
     missed = missed_share(table.read_b + table.written_b, processor.last_cache.size_b)
     cached_s = 1e-6 * _CACHED_STEP_CLOCKS / processor.default_clock_mhz
     step_s = (1 - missed) * cached_s + missed * STEP_S
@@ -152,7 +161,7 @@ def _least_s(table: WorkTable, row: int, processor: Processor) -> float:
     operator, timing = table.operators[row], processor.timing
     found = table.classes[row]
     least_s = timing.overhead_s(classes_like(found), kind_name(operator) in MATRIX_KINDS)
-    return least_s * float(table.shapes.batch[row]) if found == WIDE_GROUPS else least_s
+    return least_s * float(table.shapes.batch[row]) if found in ONE_BY_ONE else least_s
 
 
 def efficiency(table: WorkTable, row: int, processor: Processor) -> float:

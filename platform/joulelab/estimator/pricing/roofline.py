@@ -12,7 +12,7 @@ import numpy as np
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import roofline_s, starvation
 from joulelab.errors import ConfigError
-from joulelab.estimator.pricing.kernel_class import FIRST_CONVOLUTIONS, WIDE_GROUPS
+from joulelab.estimator.pricing.kernel_class import FIRST_CONVOLUTIONS, ONE_BY_ONE
 from joulelab.estimator.pricing.kernel_rates import (
     efficiency,
     group_sums,
@@ -24,6 +24,7 @@ from joulelab.estimator.pricing.kernel_rates import (
 )
 from joulelab.estimator.pricing.layout import layout_work
 from joulelab.estimator.pricing.occupancy import served, utilisation
+from joulelab.estimator.pricing.recurrence import is_recurrent, recurrent_use, recurrent_work
 from joulelab.estimator.pricing.table import Array, Shapes, WorkTable
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.program import MATRIX_KINDS
@@ -70,6 +71,8 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     pipes = pipes_of(table, processor)
     core_s_mhz, fill = _core(table, processor, pipes)
     cache_b, memory_b = served(table, processor)
+    recurrent = recurrent_work(table, processor)
+    cache_b, memory_b = cache_b + recurrent.cache_b, memory_b + recurrent.memory_b
     link_b, link_s = _link(table, processor, num_devices)
     timing, cache, memory = processor.timing, processor.last_cache, processor.memory
     streamed = timing.memory_efficiency * stream_efficiency(table, processor)
@@ -86,8 +89,12 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
         cache_s=cache_b / (streamed * cache.bandwidth_b_per_s),
         found_s=(cache_b - memory_b) / (streamed * cache.bandwidth_b_per_s),
         memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
-        turns_s_mhz=sums.turns_s_mhz,
-        fixed_s=overhead_s(table, processor) + layout.seconds + link_s + waiting_s,
+        turns_s_mhz=sums.turns_s_mhz + recurrent.turns_s_mhz,
+        fixed_s=overhead_s(table, processor)
+        + layout.seconds
+        + link_s
+        + waiting_s
+        + recurrent.fixed_s,
         fill=_group_fill(table, core_s_mhz, fill),
         flop_j=sum(
             (flop[pipe] * processor.power.flop_j[pipe] for pipe in flop),
@@ -132,12 +139,13 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
     use, fill = np.ones(len(pipes)), np.ones(len(pipes))
     on_matrix = np.array([pipe.startswith("tensor_") for pipe in pipes], dtype=bool)
     shapes, useful = table.shapes, np.ones(len(pipes))
+    recurrent = is_recurrent(table, processor)
     if processor.family == "gpu":
         shapes, useful = _in_query_blocks(table, ~on_matrix)
         shapes = _one_at_a_time(shapes, table)
         useful = useful * _head_share(table, processor, on_matrix)
     for rows, plain in ((on_matrix, False), (~on_matrix, True)):
-        shaped = np.nonzero(rows & table.has_shape)[0]
+        shaped = np.nonzero(rows & table.has_shape & ~recurrent)[0]
         if len(shaped):
             use[shaped], fill[shaped] = utilisation(
                 shapes.at(shaped),
@@ -145,6 +153,9 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
                 plain=plain,
                 on_cpu=processor.family == "cpu",
             )
+        steps = np.nonzero(rows & recurrent)[0]
+        if len(steps):
+            use[steps], fill[steps] = recurrent_use(table, processor, steps, plain=plain)
     first = np.array([found in FIRST_CONVOLUTIONS for found in table.classes]) & ~on_matrix
     use[first] = strips_used(table.shapes.n[first])
     use *= useful
@@ -160,7 +171,7 @@ def _share_of_rate(table: WorkTable, row: int, processor: Processor) -> float:
 
 def _one_at_a_time(shapes: Shapes, table: WorkTable) -> Shapes:
     """Return shapes with the wide groups of convolutions apart: they run one after the other."""
-    is_wide = np.array([found == WIDE_GROUPS for found in table.classes])
+    is_wide = np.array([found in ONE_BY_ONE for found in table.classes])
     return replace(shapes, batch=np.where(is_wide, 1.0, shapes.batch))
 
 
@@ -188,7 +199,7 @@ def _window_s_mhz(table: WorkTable, processor: Processor) -> Array:
     to 1.4 times as long as half precision on an H200.
     """
     is_convolution = np.array([operator.kind == "conv" for operator in table.operators])
-    is_wide = np.array([found == WIDE_GROUPS for found in table.classes])
+    is_wide = np.array([found in ONE_BY_ONE for found in table.classes])
     times = np.where(is_wide, table.shapes.batch, 1.0)
     window_s = processor.timing.window_s * table.shapes.k * np.sqrt(table.element_b / 2)
     least: Array = is_convolution * times * window_s * processor.default_clock_mhz

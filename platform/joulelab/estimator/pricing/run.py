@@ -9,6 +9,7 @@ import numpy as np
 from joulelab.core.point import OperatingPoint
 from joulelab.core.power_law import CAP_SHARE
 from joulelab.estimator.estimate import FUSING, Mode
+from joulelab.estimator.pricing.kernel_count import num_kernels
 from joulelab.estimator.pricing.power import (
     Execution,
     Settled,
@@ -24,6 +25,10 @@ from joulelab.tracing.fusion import Groups, ValueBytes, fused, unfused
 from joulelab.tracing.precision import at_precision, element_b
 from joulelab.tracing.program import Operator, Program, ProgramPhase, TracedModel
 
+LIBRARY_LAUNCH = 0.54
+"""Launches of kernels within a library's call, over those of PyTorch's operators: 7.6 us each of
+the 1,057 of an LSTM behind the host of an H200 (experiments/results/h200_recurrent)."""
+
 
 def mode_on(processor: Processor, mode: Mode) -> Mode:
     """Return how ``processor`` launches when asked for ``mode``: TPUs and KPUs always compile."""
@@ -33,12 +38,14 @@ def mode_on(processor: Processor, mode: Mode) -> Mode:
 def launch_s(plan: "Plan", processor: Processor, mode: Mode) -> Array:
     """Return the launch time of each group in sequence: of the host, or between kernels."""
     table, timing = plan.table, processor.timing
+    kernels = num_kernels(table, processor)
     if mode_on(processor, mode) != "eager":
-        return np.full(len(table.sequence), timing.graph_launch_s)
+        return (timing.graph_launch_s * kernels)[table.sequence]
     launches = np.array([_launch_s(table, row, timing) for row in table.main])
     in_training = timing.training_launch if plan.is_training else 1.0
     around_s = timing.module_s * plan.entered + timing.view_s * plan.calls_before
-    host_s: Array = in_training * (launches[table.sequence] + around_s)
+    in_calls_s = LIBRARY_LAUNCH * timing.launch_s("default") * (kernels - 1)
+    host_s: Array = in_training * (launches[table.sequence] + around_s) + in_calls_s[table.sequence]
     return host_s
 
 
@@ -48,18 +55,24 @@ def _launch_s(table: WorkTable, row: int, timing: ProcessorTiming) -> float:
 
 
 def elapsed_s(device_s: Array, launches_s: Array, *, queued: bool) -> Array:
-    """Return the share of each kernel in the time from the first launch to the last end.
+    """Return the share of each kernel in the time of an execution, one of many in a row.
 
-    With a queue, kernel i starts when the host has launched it and the one before has ended:
-    ``end_i = max(host_i, end_{i-1}) + t_i``, solved by a running maximum along the last axis.
-    Without one, every kernel waits for its own launch.
+    Without a queue, every kernel waits for its own launch. With one, the host launches the next
+    execution while the device ends this one, so that the slower of both sets the pace. Waits fall
+    where they would within one execution, in which kernel i starts when the host has launched it
+    and the one before has ended: ``end_i = max(host_i, end_{i-1}) + t_i``, solved by a running
+    maximum along the last axis.
     """
     if not queued:
         return device_s + launches_s
     before_s = np.cumsum(device_s, axis=-1) - device_s
     start_s = np.maximum.accumulate(np.cumsum(launches_s, axis=-1) - before_s, axis=-1)
-    end_s = start_s + before_s + device_s
-    return np.diff(end_s, axis=-1, prepend=0.0)
+    waits_s = np.diff(start_s, axis=-1, prepend=0.0)
+    ahead_s = launches_s.sum(axis=-1) - device_s.sum(axis=-1)
+    all_s = start_s[..., -1]
+    left = np.divide(np.maximum(0.0, ahead_s), all_s, out=np.zeros_like(all_s), where=all_s > 0)
+    shares_s: Array = device_s + waits_s * left[..., None]
+    return shares_s
 
 
 def is_queued(processor: Processor, mode: Mode) -> bool:

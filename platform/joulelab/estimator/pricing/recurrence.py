@@ -1,0 +1,115 @@
+"""What a recurrent layer takes on a GPU: step after step in time, each of a few kernels.
+
+cuDNN multiplies the inputs of many steps at once. Each step then multiplies the state by weights
+that it reads anew, and a kernel of the cells goes on from there. Backward, a step multiplies the
+gates' gradients in parts, sums these up and has its kernel of the cells; gradients of inputs and
+weights are products of many steps. No kernel persists over steps (26 cases of LSTMs with cuDNN 9.19
+on an H200; experiments/results/h200_recurrent).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from joulelab.estimator.pricing.kernel_class import RECURRENT, RECURRENT_BACKWARD
+from joulelab.estimator.pricing.occupancy import utilisation
+from joulelab.estimator.pricing.table import Array, Flags, Index, Shapes, WorkTable
+from joulelab.hardware.processor import Processor
+from joulelab.tracing.program import Operator
+
+_GATES = 4
+"""Of an LSTM, the one recurrent layer that is traced as a GPU runs it (tracing/gpu_choices.py)."""
+_KERNELS = {RECURRENT: 2, RECURRENT_BACKWARD: 3}
+"""Kernels of a step, of which one multiplies; the few of all steps together are left out."""
+_VALUES = 13
+"""Values that a cell's kernel moves: gates of two products, their biases, states, and results."""
+_CELLS_SHARE = 0.125
+"""Share of the last cache's bandwidth at which it does: 1.0 TB/s on an H200."""
+_STAYS = 0.5
+"""Share of the last cache up to which weights stay there from one step to the next: it has two
+halves, each of which keeps what its own units read. 18.9 MB stay on an H200, 33.6 do not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentWork:
+    """What each group takes beside the products of a recurrent layer; zeros for other groups."""
+
+    fixed_s: Array  # least time of the kernels of all steps
+    turns_s_mhz: Array  # time at a core clock of 1 MHz in which units work on cells
+    cache_b: Array  # bytes of the last cache: of cells, and of weights from the second step on
+    memory_b: Array  # of them, those that come from the main memory
+
+
+def step_kernels(operator: Operator, found: str) -> float:
+    """Return how many kernels all steps of ``operator``, of class ``found``, launch on a GPU."""
+    return _KERNELS[found] * _steps(operator, found) if found in _KERNELS else 0.0
+
+
+def _steps(operator: Operator, found: str) -> float:
+    """Return the steps in time: a step's gradients count as two products of its shape."""
+    times = operator.shape.batch if operator.shape else 1.0
+    return times / 2 if found == RECURRENT_BACKWARD else times
+
+
+def is_recurrent(table: WorkTable, processor: Processor) -> Flags:
+    """Return which operator rows run as is said here: none off GPUs."""
+    is_gpu = processor.family == "gpu"
+    return np.array([is_gpu and found in _KERNELS for found in table.classes], dtype=bool)
+
+
+def recurrent_work(table: WorkTable, processor: Processor) -> RecurrentWork:
+    """Return what recurrent layers take beside their products."""
+    rows, timing, cache = table.main, processor.timing, processor.last_cache
+    applies = is_recurrent(table, processor)[rows]
+    named = [(table.operators[row], table.classes[row]) for row in rows]
+    steps = applies * np.array([_steps(*one) for one in named])
+    others = applies * np.array([step_kernels(*one) for one in named]) - steps
+    gates, element_b = table.shapes.n[rows], table.element_b[rows]
+    cells = gates / _GATES
+    weights_b = gates * cells * element_b
+    again_b = np.maximum(0.0, steps - applies) * weights_b
+    values_b = steps * _VALUES * table.shapes.m[rows] * cells * element_b
+    cells_s = values_b / (_CELLS_SHARE * cache.bandwidth_b_per_s)
+    return RecurrentWork(
+        fixed_s=steps * timing.overhead_s((), is_matrix=True)
+        + others * timing.overhead_s((), is_matrix=False),
+        turns_s_mhz=processor.default_clock_mhz * cells_s,
+        cache_b=again_b + values_b,
+        memory_b=np.where(weights_b > _STAYS * cache.size_b, again_b, 0.0),
+    )
+
+
+def recurrent_use(
+    table: WorkTable, processor: Processor, rows: Index, *, plain: bool
+) -> tuple[Array, Array]:
+    """Return the rate of recurrent ``rows`` over that of a large product, and the busy share.
+
+    Products of steps run one after the other, those of inputs, and of weights' gradients, at once.
+    Plain units run them where ``plain``.
+    """
+    shapes = table.shapes.at(rows)
+    is_backward = np.array([table.classes[row] == RECURRENT_BACKWARD for row in rows])
+    passes, ones = np.where(is_backward, 2.0, 1.0), np.ones(len(rows))
+    cells = shapes.n / _GATES
+    of_step = Shapes(
+        batch=ones,
+        m=shapes.m,
+        n=np.where(is_backward, cells, shapes.n),
+        k=np.where(is_backward, shapes.n, cells),
+        window=ones,
+        pixels=ones,
+    )
+    at_once = Shapes(
+        batch=ones,
+        m=shapes.batch / passes * shapes.m,
+        n=shapes.n,
+        k=np.maximum(1.0, shapes.k - cells),
+        window=ones,
+        pixels=ones,
+    )
+    step_use, step_fill = utilisation(of_step, processor.engine, plain=plain)
+    other_use, other_fill = utilisation(at_once, processor.engine, plain=plain)
+    step_share = cells / shapes.k / passes
+    step_time, other_time = step_share / step_use, (1 - step_share) / other_use
+    time = step_time + other_time
+    return 1 / time, (step_time * step_fill + other_time * other_fill) / time

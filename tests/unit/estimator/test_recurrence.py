@@ -1,0 +1,111 @@
+"""What recurrent layers take, step after step, against what an H200 takes for them."""
+
+import pytest
+from programs_by_hand import model
+
+from joulelab.core.point import OperatingPoint
+from joulelab.estimator.pricing.kernel_class import kernel_class
+from joulelab.estimator.pricing.kernel_count import num_kernels
+from joulelab.estimator.pricing.run import conditions, launch_s, plan, run
+from joulelab.hardware.processors import HOSTS, PROCESSORS, on_host
+from joulelab.tracing.program import MatrixShape, Operator
+
+H200 = on_host(PROCESSORS["h200_sxm"], HOSTS["typical"])
+STEPS = 256
+FORWARD, BACKWARD = "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"
+
+
+def layer(cells, samples, name=FORWARD, steps=STEPS, width=None):
+    """Return a layer of LSTM cells, in bf16."""
+    passes = 2 if name == BACKWARD else 1
+    shape = MatrixShape(batch=passes * steps, m=samples, n=4 * cells, k=(width or cells) + cells)
+    moved_b = 2.0 * steps * samples * cells
+    return Operator(
+        name=name,
+        kind="gemm",
+        dtype="bfloat16",
+        pipe="tensor_bf16",
+        flop=2.0 * shape.batch * shape.m * shape.n * shape.k,
+        read_b=moved_b,
+        weight_b=2.0 * 4 * cells * ((width or cells) + cells),
+        written_b=moved_b,
+        shape=shape,
+        steps=32.0 * shape.batch,
+    )
+
+
+def ran(operator, mode="graph", processor=H200):
+    found = plan(model(operator), mode, processor.family)[0]
+    return run(found, conditions(processor, mode, (OperatingPoint(),), 1))
+
+
+def device_s(operator, processor=H200):
+    return ran(operator, processor=processor).settled.device_s[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "samples", "each_us"),
+    [(512, 32, 4.9), (1024, 64, 6.7), (1024, 128, 8.5), (2048, 32, 11.0), (2048, 128, 22.5)],
+)
+def test_a_step_takes_what_its_two_kernels_do(cells, samples, each_us):
+    """Kernels of some cases of experiments/results/h200_recurrent, without products of inputs.
+
+    Kernels of two layers overlap there, so that they take longer than each would alone.
+    """
+    narrow = layer(cells, samples, width=1)
+
+    assert device_s(narrow) / STEPS == pytest.approx(1e-6 * each_us, rel=0.35)
+
+
+def test_steps_wait_for_each_other_and_their_inputs_do_not():
+    once, twice = (device_s(layer(512, 32, steps=steps)) for steps in (256, 512))
+    batched = device_s(layer(512, 64))
+
+    assert twice == pytest.approx(2 * once, rel=0.05)
+    assert batched < 1.2 * once
+
+
+def memory_b(operator):
+    """Return the bytes of the main memory."""
+    return ran(operator).costs.moved_b[H200.memory.name][0]
+
+
+def test_weights_come_from_the_memory_in_each_step_where_half_the_cache_is_too_small():
+    assert memory_b(layer(2048, 1, width=1)) > STEPS * 2.0 * 4 * 2048**2
+    assert memory_b(layer(1536, 1, width=1)) < 2 * 2.0 * 4 * 1536**2
+
+
+def test_a_layer_of_one_step_reads_its_weights_once():
+    one = layer(2048, 1, steps=1)
+
+    assert memory_b(one) == pytest.approx(one.weight_b, rel=0.01)
+
+
+def test_gradients_take_a_kernel_more_each_step():
+    forward, backward = layer(1024, 64), layer(1024, 64, BACKWARD)
+
+    assert kernel_class(backward) == "recurrent_backward"
+    more_s = device_s(backward) - device_s(forward)
+    assert more_s > STEPS * H200.timing.overhead_s((), is_matrix=False)
+    for one, each in ((forward, 2), (backward, 3)):
+        found = plan(model(one), "eager", "gpu")[0]
+        assert num_kernels(found.table, H200).tolist() == [each * STEPS]
+
+
+def test_the_host_sets_the_time_of_small_batches_and_a_graph_spares_it():
+    small = layer(512, 32)
+
+    eager, graph = (ran(small, mode) for mode in ("eager", "graph"))
+
+    launches_s = launch_s(eager.plan, H200, "eager").sum()
+    assert eager.latency_s[0] == pytest.approx(launches_s)
+    assert 3.5e-3 < launches_s < 5e-3  # 4.0 ms a layer behind the host of an H200
+    assert graph.latency_s[0] < 0.5 * eager.latency_s[0]
+    assert eager.energy_j[0] / eager.latency_s[0] < graph.energy_j[0] / graph.latency_s[0]
+
+
+def test_off_gpus_it_is_one_kernel():
+    cpu = PROCESSORS["xeon_8490h"]
+    found = plan(model(layer(512, 32)), "eager", "cpu")[0]
+
+    assert num_kernels(found.table, cpu).tolist() == [1.0]
