@@ -1,5 +1,7 @@
 """What recurrent layers take, step after step, against what an H200 takes for them."""
 
+from dataclasses import replace
+
 import pytest
 from programs_by_hand import model
 
@@ -87,9 +89,8 @@ def test_gradients_take_a_kernel_more_each_step():
     assert kernel_class(backward) == "recurrent_backward"
     more_s = device_s(backward) - device_s(forward)
     assert more_s > STEPS * H200.timing.overhead_s((), is_matrix=False)
-    for one, each in ((forward, 2), (backward, 3)):
-        found = plan(model(one), "eager", "gpu")[0]
-        assert num_kernels(found.table, H200).tolist() == [each * STEPS]
+    assert launches_of(forward) == 2 * STEPS
+    assert launches_of(backward) == 3 * STEPS
 
 
 def test_the_host_sets_the_time_of_small_batches_and_a_graph_spares_it():
@@ -102,6 +103,28 @@ def test_the_host_sets_the_time_of_small_batches_and_a_graph_spares_it():
     assert 3.5e-3 < launches_s < 5e-3  # 4.0 ms a layer behind the host of an H200
     assert graph.latency_s[0] < 0.5 * eager.latency_s[0]
     assert eager.energy_j[0] / eager.latency_s[0] < graph.energy_j[0] / graph.latency_s[0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "cells", "samples", "taken_us"),
+    [
+        *(("float16", 64, 64, 299), ("float16", 192, 64, 1923), ("float16", 192, 1024, 3126)),
+        *(("float32", 64, 64, 140), ("float32", 192, 64, 2935), ("float32", 64, 1024, 771)),
+    ],
+)
+def test_few_cells_run_all_steps_in_one_kernel(dtype, cells, samples, taken_us):
+    """Kernels of narrow_kernels.json.gz, of 336 steps, with what multiplies the inputs."""
+    pipe = {"float16": "tensor_fp16", "float32": "tensor_tf32"}[dtype]
+    one = replace(layer(cells, samples, steps=336, width=7), dtype=dtype, pipe=pipe)
+
+    assert device_s(one) == pytest.approx(1e-6 * taken_us, rel=0.8)
+    assert launches_of(one) == 2
+    assert launches_of(layer(cells, samples, steps=336)) == 2 * 336  # never in bf16
+    assert launches_of(replace(layer(256, samples, steps=336), dtype=dtype, pipe=pipe)) == 2 * 336
+
+
+def launches_of(operator):
+    return num_kernels(plan(model(operator), "eager", "gpu")[0].table, H200)[0]
 
 
 def test_off_gpus_it_is_one_kernel():

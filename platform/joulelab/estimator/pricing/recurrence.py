@@ -3,8 +3,8 @@
 cuDNN multiplies the inputs of many steps at once. Each step then multiplies the state by weights
 that it reads anew, and a kernel of the cells goes on from there. Backward, a step multiplies the
 gates' gradients in parts, sums these up and has its kernel of the cells; gradients of inputs and
-weights are products of many steps. No kernel persists over steps (26 cases of LSTMs with cuDNN 9.19
-on an H200; experiments/results/h200_recurrent).
+weights are products of many steps. Layers of few cells run all steps in one kernel, but in bf16. So
+does cuDNN 9.19 on H200s (62 cases of LSTMs; experiments/results/h200_recurrent).
 """
 
 from dataclasses import dataclass
@@ -31,18 +31,66 @@ halves, each of which keeps what its own units read. 18.9 MB stay on an H200, 33
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Persistent:
+    """A kernel of all steps: its blocks keep samples, and the weights as far as they have room."""
+
+    step_s: float  # of 64 cells and up to 64 samples
+    by_cells: float  # exponent of cells over 64
+    by_samples: float  # exponent of samples over 64 where there are more
+    block: float  # samples of a block
+
+
+_PERSISTENT = {
+    "float16": _Persistent(step_s=1.0e-6, by_cells=1.6, by_samples=0.12, block=8),
+    "float32": _Persistent(step_s=0.42e-6, by_cells=2.76, by_samples=0.8, block=1),
+}
+"""Of eight cases of 64 and 192 cells on an H200, with 64 and 1,024 samples."""
+_PERSISTENT_CELLS = 192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentWork:
     """What each group takes beside the products of a recurrent layer; zeros for other groups."""
 
     fixed_s: Array  # least time of the kernels of all steps
-    turns_s_mhz: Array  # time at a core clock of 1 MHz in which units work on cells
+    turns_s_mhz: Array  # time at a core clock of 1 MHz in which units work on cells, or all steps
     cache_b: Array  # bytes of the last cache: of cells, and of weights from the second step on
     memory_b: Array  # of them, those that come from the main memory
 
 
 def step_kernels(operator: Operator, found: str) -> float:
     """Return how many kernels all steps of ``operator``, of class ``found``, launch on a GPU."""
-    return _KERNELS[found] * _steps(operator, found) if found in _KERNELS else 0.0
+    if found not in _KERNELS:
+        return 0.0
+    if _persistent(operator, found):
+        return _KERNELS[found]
+    return _KERNELS[found] * _steps(operator, found)
+
+
+def _persistent(operator: Operator, found: str) -> _Persistent | None:
+    """Return the kernel of all steps that ``operator`` runs, if it does."""
+    shape = operator.shape
+    if found != RECURRENT or shape is None or shape.n > _GATES * _PERSISTENT_CELLS:
+        return None
+    return _PERSISTENT.get(operator.dtype)
+
+
+def _persistent_s(operator: Operator, found: str) -> float:
+    """Return the time of a kernel of all steps; 0 for others."""
+    kernel, shape = _persistent(operator, found), operator.shape
+    if kernel is None or shape is None:
+        return 0.0
+    cells, samples = shape.n / _GATES / 64, max(1.0, shape.m / 64)
+    step_s = kernel.step_s * cells**kernel.by_cells * samples**kernel.by_samples
+    return shape.batch * step_s
+
+
+def _persistent_fill(operator: Operator, found: str, processor: Processor) -> float:
+    """Return the share of units that have blocks of a kernel of all steps; 0 for others."""
+    kernel, shape = _persistent(operator, found), operator.shape
+    if kernel is None or shape is None:
+        return 0.0
+    return min(1.0, shape.m / kernel.block / processor.num_cores)
 
 
 def _steps(operator: Operator, found: str) -> float:
@@ -62,18 +110,22 @@ def recurrent_work(table: WorkTable, processor: Processor) -> RecurrentWork:
     rows, timing, cache = table.main, processor.timing, processor.last_cache
     applies = is_recurrent(table, processor)[rows]
     named = [(table.operators[row], table.classes[row]) for row in rows]
-    steps = applies * np.array([_steps(*one) for one in named])
-    others = applies * np.array([step_kernels(*one) for one in named]) - steps
+    persists = np.array([_persistent(*one) is not None for one in named])
+    persistent_s = applies * np.array([_persistent_s(*one) for one in named])
+    fill = np.array([_persistent_fill(*one, processor) for one in named])
+    steps = applies * ~persists * np.array([_steps(*one) for one in named])
+    others = applies * ~persists * np.array([step_kernels(*one) for one in named]) - steps
     gates, element_b = table.shapes.n[rows], table.element_b[rows]
     cells = gates / _GATES
     weights_b = gates * cells * element_b
-    again_b = np.maximum(0.0, steps - applies) * weights_b
+    again_b = np.maximum(0.0, steps - 1) * weights_b
     values_b = steps * _VALUES * table.shapes.m[rows] * cells * element_b
     cells_s = values_b / (_CELLS_SHARE * cache.bandwidth_b_per_s)
     return RecurrentWork(
         fixed_s=steps * timing.overhead_s((), is_matrix=True)
-        + others * timing.overhead_s((), is_matrix=False),
-        turns_s_mhz=processor.default_clock_mhz * cells_s,
+        + others * timing.overhead_s((), is_matrix=False)
+        + (1 - fill) * persistent_s,
+        turns_s_mhz=processor.default_clock_mhz * (cells_s + fill * persistent_s),
         cache_b=again_b + values_b,
         memory_b=np.where(weights_b > _STAYS * cache.size_b, again_b, 0.0),
     )
@@ -85,6 +137,7 @@ def recurrent_use(
     """Return the rate of recurrent ``rows`` over that of a large product, and the busy share.
 
     Products of steps run one after the other, those of inputs, and of weights' gradients, at once.
+    Where one kernel runs all steps, they are in its time.
     Plain units run them where ``plain``.
     """
     shapes = table.shapes.at(rows)
@@ -109,7 +162,8 @@ def recurrent_use(
     )
     step_use, step_fill = utilisation(of_step, processor.engine, plain=plain)
     other_use, other_fill = utilisation(at_once, processor.engine, plain=plain)
-    step_share = cells / shapes.k / passes
+    persists = [_persistent(table.operators[row], table.classes[row]) is not None for row in rows]
+    step_share = np.where(persists, 0.0, cells / shapes.k / passes)
     step_time, other_time = step_share / step_use, (1 - step_share) / other_use
     time = step_time + other_time
     return 1 / time, (step_time * step_fill + other_time * other_fill) / time
