@@ -268,22 +268,6 @@ def test_a_bad_request_is_one_clear_line_and_exits_with_2(joulelab, small, words
     assert said in err
 
 
-def test_an_unknown_knob_names_the_closest(joulelab):
-    code, _, err = joulelab(
-        "estimate", "--model", "resnet18", "--device", "h100", "--knob", "image_sise=3"
-    )
-
-    assert code == 2
-    assert "Did you mean 'image_size'" in err
-
-
-def test_an_unknown_model_names_the_closest(joulelab):
-    code, _, err = joulelab("estimate", "--model", "resnet5O", "--device", "h100")
-
-    assert code == 2
-    assert "Did you mean 'resnet50'" in err
-
-
 def test_a_file_that_fails_to_import_shows_its_own_traceback(joulelab, tmp_path):
     path = tmp_path / "broken.py"
     path.write_text("import torch\n\nsize = 1 / 0\n")
