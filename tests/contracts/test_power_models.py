@@ -2,7 +2,6 @@
 
 import functools
 
-import numpy as np
 import pytest
 from synthetic_runs import rows_by_law, runs_by_law
 
@@ -12,6 +11,7 @@ from joulelab.power_models.operating_model import load_model
 from joulelab.power_models.queries import profile_of, queries_of, sweep
 from joulelab.power_models.readers import runs_of_rows
 from joulelab.power_models.state import State, read_state, write_state
+from joulelab.testing import PowerModelContract
 
 RUNS = runs_by_law(12, noise=0.01)
 UNSEEN = runs_by_law(2, noise=0.01, seed=7)
@@ -45,24 +45,11 @@ def unmeasured_points_changed(rows):
 
 @every_model
 @both_targets
-def test_predictions_are_positive_and_one_per_query(name, target):
-    predicted = fitted(name, target).predict(queries_of(UNSEEN))
+def test_it_keeps_to_what_models_of_plug_ins_must(name, target):
+    contract, model = PowerModelContract(), fitted(name, target)
 
-    assert predicted.shape == (len(UNSEEN),)
-    assert (predicted > 0).all()
-
-
-@every_model
-@both_targets
-def test_each_query_is_answered_by_itself(name, target):
-    queries = queries_of(UNSEEN)
-    backwards = np.arange(len(queries))[::-1]
-
-    predicted = fitted(name, target).predict(queries)
-
-    assert fitted(name, target).predict(queries.select(backwards)) == pytest.approx(
-        predicted[backwards], rel=1e-6
-    )
+    contract.test_predictions_are_positive_and_one_per_query(model)
+    contract.test_each_query_is_answered_by_itself(model)
 
 
 @every_model

@@ -1,6 +1,5 @@
 """The Python examples of the documentation run, on simulated GPUs of their own."""
 
-import csv
 import inspect
 import re
 import runpy
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from doc_pages import PAGES, ROOT, blocks, name_of, write_files
-from synthetic_runs import rows_by_law
+from synthetic_runs import write_runs
 
 import joulelab
 from joulelab import estimator, seeker
@@ -103,18 +102,12 @@ def names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     fleet("h200_sxm", 1, str(tmp_path / "driver"))
-    table = tmp_path / "runs.csv"
-    rows = rows_by_law(12, noise=0.01)
-    with table.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
     write_files("", tmp_path)
     step = runpy.run_path("train.py")["step"]
     names = {
         "train": step,
         "step": step,
-        "path": table,
+        "path": write_runs(tmp_path / "runs.csv"),
         "folder": tmp_path / "model",
         "network": torch.nn.Linear(256, 64).half(),
         "images": torch.zeros(1024, 256).half(),

@@ -13,7 +13,7 @@ from joulelab.analysis.policy import applications_of
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_report import sweep_frame
 from joulelab.cli.estimate_sweep import best_curve, cost_per_work
-from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.errors import ConfigError
 from joulelab.estimator.question import Curve
 from joulelab.objectives import EDP, OBJECTIVES, QEP, Objective, without_quality
 from joulelab.power_models.decision import Sweep
@@ -113,11 +113,6 @@ def test_one_with_quality_is_for_searches_that_evaluate_it():
         without_quality("qep")
     assert OBJECTIVES["qep"] is QEP
     assert without_quality("edp") is EDP
-
-
-def test_an_unknown_one_is_answered_with_the_closest():
-    with pytest.raises(UnknownNameError, match="Did you mean"):
-        analyse_sweep(swept(), "ed4p")
 
 
 def test_a_negative_exponent_is_refused():

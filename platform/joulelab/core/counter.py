@@ -14,6 +14,7 @@ from joulelab.errors import ConfigError, TraceCoverageError
 _FROZEN_TICKS = 10
 _FROZEN_S = 1.0
 _FEWEST_TRIPLES = 3
+_RESOLUTION_J = 1e-3  # smallest step of the counter's value, NVML's
 
 
 class EnergyCounter:
@@ -22,7 +23,6 @@ class EnergyCounter:
     Args:
         polls: Reads of the counter. Where it decreased, only what follows the last decrease
             is used, and :meth:`findings` tells of it.
-        resolution_j: Smallest step of the counter's value, in joules (NVML: a millijoule).
         tick_s: Bounds of the time between its ticks, in seconds, as known from earlier; ``None`` if
             it is not.
     """
@@ -31,11 +31,9 @@ class EnergyCounter:
         self,
         polls: CounterPolls,
         *,
-        resolution_j: float = 1e-3,
         tick_s: tuple[float, float] | None = None,
     ) -> None:
         self._polls = polls
-        self._resolution_j = resolution_j
         self._resets = 1 + np.flatnonzero(np.diff(polls.energy_j) < 0)
         self.ticks = find_ticks(_after(polls, self._resets), known_s=tick_s)
 
@@ -125,7 +123,7 @@ class EnergyCounter:
             (1 - share) * ticks.time_u_s[after - 1], share * ticks.time_u_s[after]
         )
         between_j = wander_w * length_s * np.sqrt(4 * share * (1 - share))
-        rounding_j = self._resolution_j / np.sqrt(12)
+        rounding_j = _RESOLUTION_J / np.sqrt(12)
         return _Edge(
             energy_j=float(ticks.energy_j[after - 1]) + share * rise_j,
             u_j=float(np.sqrt(timing_j**2 + between_j**2 + rounding_j**2)),

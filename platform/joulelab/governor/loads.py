@@ -143,7 +143,9 @@ class SimulatedLoad:
         self._hosted = {
             phase: device.host(_program(cost).from_knobs({})) for phase, cost in self.costs.items()
         }
-        self._unit_s = {phase: _default_unit_s(spec, cost) for phase, cost in self.costs.items()}
+        self._unit_s = {  # on a board that is exactly its kind
+            phase: steady_load(spec, cost).time_per_unit_s for phase, cost in self.costs.items()
+        }
         self.phase: str | None = None
         self.spells: list[Spell] = []
         """All that was played, in order."""
@@ -198,8 +200,3 @@ def _program(cost: PhaseCost) -> type[Workload[object]]:
         """Nothing is computed: the device plays the cost."""
 
     return workload_type(stage, unit="execution", work=1.0, cost=cost)
-
-
-def _default_unit_s(spec: GpuSpec, cost: PhaseCost) -> float:
-    """Return the time of one execution on a board that is exactly its kind."""
-    return steady_load(spec, cost).time_per_unit_s

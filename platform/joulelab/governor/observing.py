@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from joulelab.core.device import Activity, DeviceState, EventReason
+from joulelab.core.device import Activity, EventReason
 from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
 from joulelab.devices.base import ActivityProbe, Device
 from joulelab.errors import MeasurementError
@@ -79,7 +79,8 @@ class Observer:
             start_s=start_s,
             stop_s=now_s,
             power_w=self._power_w(start_s, now_s),
-            activity=_coarse_activity(after) if activity is None else activity,
+            # Without counters of activity a driver tells whether a kernel ran.
+            activity=activity or Activity(gr_engine_active=after.gpu_utilization),
             sm_clock_mhz=(before.sm_clock_mhz + after.sm_clock_mhz) / 2,
             least_clock_mhz=min(before.sm_clock_mhz, after.sm_clock_mhz),
             is_settled=abs(before.sm_clock_mhz - after.sm_clock_mhz) <= CLOCK_TOLERANCE_MHZ,
@@ -94,11 +95,6 @@ class Observer:
             if first < after:
                 return float(samples.power_w[first:after].mean())
         return self._device.read_power_w()
-
-
-def _coarse_activity(state: DeviceState) -> Activity:
-    """Return what a driver without counters of activity tells of it: whether a kernel ran."""
-    return Activity(gr_engine_active=state.gpu_utilization)
 
 
 JUDGED_S, SLOWEST_S = 20.0, 1.0

@@ -17,12 +17,13 @@ from joulelab.guard.connection import Link
 from joulelab.guard.processes import wait_until_ended
 from joulelab.guard.protocol import GuardStatus
 from joulelab.guard.settings import default_socket_path
-from joulelab.guard.start import IDLE_EXIT_S, ensure_guard
+from joulelab.guard.start import ensure_guard
 
 TTL_S = 30.0
 """How long a lease lasts without renewal, unless told otherwise."""
 
 _TRIES = 3
+_STOP_S = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -135,21 +136,13 @@ class GuardClient:
     """Asks the guard of this node for leases, starting one if none is there, unless told not to.
 
     ``socket_path`` ``None`` takes the system's guard if there is one, else this user's own; for
-    what is no hardware always the latter. A guard that is started ends after ``idle_exit_s``
-    without clients.
+    what is no hardware always the latter.
     """
 
-    def __init__(
-        self,
-        socket_path: Path | None = None,
-        *,
-        start: bool = True,
-        idle_exit_s: float | None = IDLE_EXIT_S,
-    ) -> None:
+    def __init__(self, socket_path: Path | None = None, *, start: bool = True) -> None:
         self.socket_path = socket_path or default_socket_path()
         self._is_given = socket_path is not None
         self._start = start
-        self._idle_exit_s = idle_exit_s
 
     def lease(self, address: DeviceAddress, note: str = "", ttl_s: float = TTL_S) -> Lease:
         """Borrow the device at ``address``; others who ask for it are told the note.
@@ -181,7 +174,7 @@ class GuardClient:
         except OSError as error:
             raise _absent(self.socket_path) from error
 
-    def stop(self, *, timeout_s: float = 10.0) -> None:
+    def stop(self) -> None:
         """Have the guard restore everything and end, and wait until it is gone.
 
         Raises GuardError if none answers, this user may not stop it, or it cannot restore a device
@@ -189,7 +182,7 @@ class GuardClient:
         """
         status = self.status(any_version=True)
         pids = [pid for pid in (status.pid, status.watchdog_pid) if pid is not None]
-        with wait_until_ended(pids, timeout_s):
+        with wait_until_ended(pids, _STOP_S):
             try:
                 with Link(self.socket_path) as link:
                     link.request("stop", any_version=True)
@@ -200,7 +193,7 @@ class GuardClient:
         self, path: Path, address: DeviceAddress, request: dict[str, Any], ttl_s: float
     ) -> Lease:
         if self._start:
-            ensure_guard(path, idle_exit_s=self._idle_exit_s)
+            ensure_guard(path)
         link = Link(path)
         sent_s = time.monotonic()
         try:

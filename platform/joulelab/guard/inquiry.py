@@ -18,6 +18,7 @@ from joulelab.guard.settings import default_socket_path
 from joulelab.guard.start import may_start, nobody_listens
 
 _PATIENCE_S = 2.0
+_ANSWER_S = 5.0  # of a guard that is about to be used
 
 
 def holders(addresses: Sequence[DeviceAddress], guard_socket: Path | None = None) -> dict[str, str]:
@@ -65,12 +66,12 @@ def pid_of_guard(socket_path: Path, timeout_s: float) -> int | None:
     return GuardClient(socket_path, start=False).status(timeout_s=timeout_s).pid
 
 
-def guard_outlives_job(socket_path: Path, timeout_s: float = 5.0) -> bool:
+def guard_outlives_job(socket_path: Path) -> bool:
     """Whether nothing is known by which the guard at ``socket_path`` would end with this job."""
     if "SLURM_JOB_ID" not in os.environ:
         return True
     with suppress(GuardError):  # whoever borrows from it is told
-        return outlives_job(pid_of_guard(socket_path, timeout_s), socket_path) is not False
+        return outlives_job(pid_of_guard(socket_path, _ANSWER_S), socket_path) is not False
     return True
 
 

@@ -126,7 +126,11 @@ class Gate:
     ) -> None:
         self._policy, self._source, self._now_s = policy, source, now_s
         self._rules = [
-            (rule, _ids(rule.users, _uid_of, "user"), _ids(rule.groups, _gid_of, "group"))
+            (
+                rule,
+                _ids(rule.users, lambda name: pwd.getpwnam(name).pw_uid, "user"),
+                _ids(rule.groups, lambda name: grp.getgrnam(name).gr_gid, "group"),
+            )
             for rule in policy.allow or ()
         ]
         self._left: dict[int, tuple[float, float]] = {}
@@ -196,11 +200,3 @@ def _ids(names: Sequence[str | int], id_of: Callable[[str], int], kind: str) -> 
                 "make it, or give its number."
             ) from None
     return frozenset(found)
-
-
-def _uid_of(name: str) -> int:
-    return pwd.getpwnam(name).pw_uid
-
-
-def _gid_of(name: str) -> int:
-    return grp.getgrnam(name).gr_gid

@@ -20,12 +20,11 @@ IDLE_EXIT_S = 300.0
 
 _PROBE_S = 2.0
 _SYSTEM_RESTART_S = 5.0
+_START_S = 30.0
 _RELAUNCH_S = 5.0
 
 
-def ensure_guard(
-    socket_path: Path, *, idle_exit_s: float | None = IDLE_EXIT_S, timeout_s: float = 30.0
-) -> None:
+def ensure_guard(socket_path: Path, *, idle_exit_s: float | None = IDLE_EXIT_S) -> None:
     """Return once a guard answers at ``socket_path``, starting one if need be.
 
     The guard that is started belongs to no one: it outlives this process and the session, process
@@ -40,16 +39,16 @@ def ensure_guard(
         if not _ended_idle_one(socket_path):
             raise
     if not may_start(socket_path):
-        _await_system_guard(min(timeout_s, _SYSTEM_RESTART_S))
+        _await_system_guard()
         return
     settings = GuardSettings(socket_path=socket_path, idle_exit_s=idle_exit_s)
     settings.make_folders()
-    deadline_s = time.monotonic() + timeout_s
+    deadline_s = time.monotonic() + _START_S
     with _one_at_a_time(settings.state_dir / "start.lock"):
         while not answers(socket_path):
             if time.monotonic() > deadline_s:
                 raise GuardError(
-                    f"No clock guard answers at {socket_path} after {timeout_s:g} s; "
+                    f"No clock guard answers at {socket_path} after {_START_S:g} s; "
                     f"see {settings.log_path}."
                 )
             _launch(settings)
@@ -106,8 +105,8 @@ def _ended_idle_one(socket_path: Path) -> bool:
     return True
 
 
-def _await_system_guard(timeout_s: float) -> None:
-    _wait_for_answer(SYSTEM_SOCKET, time.monotonic() + timeout_s)
+def _await_system_guard() -> None:
+    _wait_for_answer(SYSTEM_SOCKET, time.monotonic() + _SYSTEM_RESTART_S)
     if not answers(SYSTEM_SOCKET):
         raise GuardError(
             f"This node's clock guard does not answer at {SYSTEM_SOCKET}, so nobody knows what it "

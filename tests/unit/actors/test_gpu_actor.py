@@ -123,16 +123,6 @@ def test_an_observing_actor_refuses_a_point_and_sets_nothing(actor, gpu):
     assert DriverStore(gpu.store).locked_uuids() == ()
 
 
-def test_a_lost_device_is_an_invalid_measurement_with_its_reason(actor, gpu):
-    actor.ready()
-    DriverStore(gpu.store).state(gpu.uuid).inject(Fault(kind="lost", at_s=5.0))
-
-    report = actor.measure(trial(), os.getpid())
-
-    [finding] = report.records[0].measurement.findings
-    assert finding.reason == "device_lost"
-
-
 def test_a_device_that_was_lost_is_opened_anew_for_the_next_trial(actor, gpu):
     actor.ready()
     driver = DriverStore(gpu.store).state(gpu.uuid)

@@ -7,9 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from estimates_by_hand import cell
 from synthetic_results import header, sweep
 
 from joulelab.analysis.baseline import COLUMNS, baseline_rows
+from joulelab.analysis.estimates.export import cells_answer
 from joulelab.analysis.plots import phase_figure
 from joulelab.analysis.style import save_png_and_svg
 from joulelab.analysis.sweep import analyse_sweep
@@ -70,6 +72,7 @@ WRITERS = {
     "sweep.csv": lambda m, path: sweep_frame(analyse_sweep(m)).write(path),
     "baseline.csv": lambda m, path: frame(COLUMNS, baseline_rows(m), digits=6).write(path),
     "plot.png": write_plot,
+    "estimates.json": lambda _, path: cells_answer([cell()]).write(path),
 }
 
 

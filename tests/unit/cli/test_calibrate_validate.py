@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from joulelab import estimator
+from joulelab.cli.calibrate import Calibrate
 from joulelab.cli.main import main
 from joulelab.errors import ConfigError
 from joulelab.estimator.validation import read_measured
 from joulelab.hardware.board_facts import read_board_facts
-from joulelab.hardware.processors import PROCESSORS
+from joulelab.hardware.processors import HOSTS, PROCESSORS, TYPICAL, find_host
 from joulelab.tracking.mlflow_calibrations import register_calibration
 
 COPY_B = 8e9
@@ -147,3 +148,23 @@ def test_only_a_board_is_registered(capsys):
 def test_what_cannot_be_registered_is_refused_before_anything_is_measured(capsys, options, why):
     assert main(["calibrate", "--board", "--device", "simulated", *options]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_this_machine_is_measured_and_kept(tmp_path, capsys):
+    path = tmp_path / "here.toml"
+
+    assert Calibrate(host=True, out=path).run() == 0
+
+    here = find_host(str(path))
+    assert 1e-7 < here.module_s < 1e-4
+    assert "add" in capsys.readouterr().out
+    ratio = here.module_s / HOSTS[TYPICAL].module_s
+    wanted_s = ratio * HOSTS[TYPICAL].operator_s["linear"]
+    assert here.operator_s["linear"] == pytest.approx(wanted_s, rel=1e-3)
+
+
+def test_calibrating_says_what_it_takes():
+    with pytest.raises(ConfigError, match="--host"):
+        Calibrate().run()
+    with pytest.raises(ConfigError, match="no table"):
+        Calibrate(host=True, device="h200").run()

@@ -13,6 +13,7 @@ import tyro
 from fake_gpu import FOREIGN_PID, FakeGpu
 from fake_tools import FakeSmi
 
+from joulelab.cli import options
 from joulelab.cli.checks import check_device, who_guards
 from joulelab.cli.devices import Devices, clocks_in_words, duration_in_words
 from joulelab.cli.doctor import Doctor
@@ -347,3 +348,26 @@ def test_a_cluster_that_is_not_named_is_not_looked_at():
 
     assert done.returncode == 2
     assert "RAY_ADDRESS names, which is not set" in done.stderr
+
+
+FIRST, SECOND = (DeviceAddress(backend="nvml", uuid=f"GPU-{name}") for name in "ab")
+
+
+@pytest.mark.parametrize(
+    ("visible", "uuid", "chosen"),
+    [
+        (None, None, FIRST),
+        ("1", None, SECOND),
+        ("GPU-b", None, SECOND),
+        ("1", "GPU-a", FIRST),  # it is asked for
+        ("", None, FIRST),  # of a server, which sees more
+    ],
+)
+def test_the_first_gpu_that_is_visible_is_taken(monkeypatch, visible, uuid, chosen):
+    """PyTorch refused the machine's first one, where another was visible."""
+    monkeypatch.setattr(options, "_discover", lambda *_: [FIRST, SECOND])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+    assert options.choose_address("nvml", uuid=uuid) == chosen

@@ -133,13 +133,6 @@ def test_a_missing_column_is_named_and_is_code_2(capsys, table, tmp_path):
     assert "Column 'power_w' is required" in err
 
 
-def test_a_misspelt_member_is_answered_with_the_closest(capsys, table, tmp_path):
-    code, _, err = told(capsys, "train", table, "--out", tmp_path / "m", "--power", "physic")
-
-    assert code == 2
-    assert "Did you mean 'physics'" in err
-
-
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
 def test_a_model_is_registered_under_its_name_and_used_by_it(

@@ -88,16 +88,6 @@ def test_what_is_unlike_training_is_refused_where_that_is_asked(capsys, samples,
     assert "Phase 'training' was not trained on" in err
 
 
-def test_a_missing_column_is_named_and_is_code_2(capsys, samples, tmp_path):
-    bad = tmp_path / "bad.csv"
-    bad.write_text(samples.read_text().replace("power_w", "power_mw", 1))
-
-    code, _, err = told(capsys, "train", bad, "--out", tmp_path / "m")
-
-    assert code == 2
-    assert "Column 'power_w' is required" in err
-
-
 def test_a_model_of_runs_is_not_taken_for_one_of_traces(capsys, samples, folder):
     state = json.loads((folder / "model.json").read_text())
     other = folder.parent / "other"

@@ -8,7 +8,6 @@ import pytest
 
 from joulelab import estimator
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.api import fits
 from joulelab.estimator.question import Question, sweep
 from joulelab.estimator.savings import with_opportunities
 from joulelab.hardware.processors import PROCESSORS
@@ -83,11 +82,6 @@ def test_a_matrix_has_a_cell_for_every_combination_in_order(small):
     assert "has no bf16" in cells[2].problem
 
 
-def test_a_matrix_without_any_answer_is_an_error(small):
-    with pytest.raises(ConfigError, match="has no bf16"):
-        estimator.matrix(Question(models=(small,), devices=("v100",), precisions=("bf16",)))
-
-
 def test_a_name_for_a_device_given_twice_is_one_device(small):
     question = Question(models=(small,), devices=("h100", "h100_sxm"))
 
@@ -134,20 +128,6 @@ def test_a_sweep_agrees_with_single_estimates(small):
 
     assert curve.energy_j[0] == pytest.approx(found.energy_j)
     assert curve.latency_s[0] == pytest.approx(found.latency_s)
-
-
-def test_the_largest_batch_fits_and_the_next_does_not(small):
-    asked = Question(models=(small,), devices=("t4",))
-
-    def worst(batch):
-        question = Question(models=(small,), devices=("t4",), batches=(batch,))
-        (found,) = fits(question, progress=lambda _: None)
-        return found.worst
-
-    (found,) = fits(asked, progress=lambda _: None)
-
-    assert worst(found.largest_batch).fits
-    assert not worst(found.largest_batch + 1).fits
 
 
 def test_opportunities_save_what_they_promise(small):

@@ -120,6 +120,7 @@ def test_an_embedding_reads_only_the_rows_that_it_picks_of_its_weight():
         lookup = only(operators_of(lambda: network(tokens), network=network))
 
     assert (lookup.weight_b, lookup.read_b, lookup.written_b) == (5 * 16 * 4, 5 * 8, 5 * 16 * 4)
+    assert lookup.flop == 0
 
 
 def test_undeclared_tensors_from_outside_count_as_inputs_once():

@@ -17,7 +17,6 @@ from joulelab.errors import (
     DeviceLostError,
     GuardError,
     MeasurementError,
-    UnknownNameError,
 )
 from joulelab.governor import STRATEGIES
 from joulelab.governor.choosing import REFERENCE_AGE_S
@@ -173,11 +172,6 @@ def test_a_load_whose_phases_are_shorter_than_a_look_is_left_to_the_driver(store
 def test_rules_that_make_no_sense_are_refused(asked, message):
     with pytest.raises(ConfigError, match=message):
         Rules(**asked)
-
-
-def test_a_misspelt_strategy_is_answered_with_the_closest():
-    with pytest.raises(UnknownNameError, match="race-to-idle"):
-        STRATEGIES["race_to_idle"]
 
 
 def test_the_oracle_saves_more_than_anybody_else(store, default):

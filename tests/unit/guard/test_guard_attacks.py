@@ -1,13 +1,16 @@
 """Clients that break off, crowd, lie or stand still, and guards that are none."""
 
+import errno
 import os
 import resource
+import selectors
 import signal
 import socket
 import subprocess
 import sys
 import time
 from contextlib import ExitStack, closing
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,7 @@ from joulelab.guard.connection import Link
 from joulelab.guard.daemon import await_end
 from joulelab.guard.processes import Heartbeat, stands_still
 from joulelab.guard.protocol import PROTOCOL, encode, result_of
+from joulelab.guard.reception import Reception
 from joulelab.guard.settings import GuardSettings, default_socket_path, require_own_store
 from joulelab.guard.start import ensure_guard
 
@@ -383,3 +387,25 @@ def test_what_a_client_says_cannot_move_the_cursor_of_who_reads_it(client):
         (held,) = client.status().leases
 
     assert held.note == "?[2J?sweep?next"
+
+
+def test_where_nobody_can_be_sent_away_newcomers_wait_for_a_moment(settings):
+    with selectors.DefaultSelector() as selector:
+        reception = Reception(
+            selector,
+            answer=lambda connection, line: {},
+            holds=lambda connection: True,
+            ended=lambda connection, cause: None,
+        )
+        reception.open(settings)
+
+        before_s = time.monotonic()
+        reception._make_room(OSError(errno.EMFILE, "Too many open files"))
+
+        assert not selector.get_map()  # else it would be woken by them again and again
+        assert before_s < reception.due_s < time.monotonic() + 1.0
+        time.sleep(max(0.0, reception.due_s - time.monotonic()))
+        reception.tend()
+        assert len(selector.get_map()) == 1
+        assert reception.due_s == inf
+        reception.close("the end")

@@ -43,6 +43,15 @@ def client(tmp_path):
     until(lambda: not daemons(client.socket_path))
 
 
+@pytest.fixture
+def lease(client, address):
+    """A device that is borrowed and set, and given back whatever has become of the guard."""
+    lease = client.lease(address)
+    lease.apply(POINT)
+    yield lease
+    lease.close()
+
+
 def test_what_an_administrator_had_locked_is_locked_again(client, address, gpu):
     gpu.lock_sm(1500, 1500)
     gpu.limit_power(500.0)
@@ -102,9 +111,7 @@ def test_a_client_that_stands_still_loses_its_lease(client, address, gpu):
         until(lambda: not is_locked(gpu))
 
 
-def test_killing_the_guard_restores_and_the_client_is_told(client, address, gpu):
-    lease = client.lease(address)
-    lease.apply(POINT)
+def test_killing_the_guard_restores_and_the_client_is_told(client, address, gpu, lease):
     before = until(lambda: status_of(client))
 
     os.kill(before.pid, signal.SIGKILL)
@@ -117,7 +124,6 @@ def test_killing_the_guard_restores_and_the_client_is_told(client, address, gpu)
     assert after.watchdog_pid == before.watchdog_pid
     with client.lease(address) as again:
         again.apply(POINT)
-    lease.close()
 
 
 def test_killing_the_watchdog_changes_nothing_but_the_watchdog(client, address, gpu):
@@ -135,9 +141,7 @@ def test_killing_the_watchdog_changes_nothing_but_the_watchdog(client, address, 
         assert is_locked(gpu)
 
 
-def test_a_watchdog_that_was_started_by_a_guard_revives_that_guard(client, address, gpu):
-    lease = client.lease(address)
-    lease.apply(POINT)
+def test_a_watchdog_that_was_started_by_a_guard_revives_that_guard(client, gpu, lease):
     first = until(lambda: status_of(client))
     os.kill(first.watchdog_pid, signal.SIGKILL)
     second = until(lambda: (s := status_of(client)) and s.watchdog_pid != first.watchdog_pid and s)
@@ -148,12 +152,9 @@ def test_a_watchdog_that_was_started_by_a_guard_revives_that_guard(client, addre
     third = until(lambda: status_of(client))
     assert third.watchdog_pid == second.watchdog_pid
     until(lambda: is_gone(first.pid) and is_gone(first.watchdog_pid))
-    lease.close()
 
 
-def test_killing_both_restores_when_the_next_guard_starts(client, address, gpu):
-    lease = client.lease(address)
-    lease.apply(POINT)
+def test_killing_both_restores_when_the_next_guard_starts(client, gpu, lease):
     status = until(lambda: status_of(client))
     for pid in (status.watchdog_pid, status.pid):  # quicker than either can help the other
         os.kill(pid, signal.SIGSTOP)
@@ -165,7 +166,6 @@ def test_killing_both_restores_when_the_next_guard_starts(client, address, gpu):
     ensure_guard(client.socket_path)
 
     assert not is_locked(gpu)
-    lease.close()
 
 
 def test_a_revived_guard_without_permission_keeps_trying_until_it_has_it(client, address, gpu):
@@ -187,9 +187,7 @@ def test_a_revived_guard_without_permission_keeps_trying_until_it_has_it(client,
     lease.close()
 
 
-def test_a_signal_restores_everything_and_ends_both_processes(client, address, gpu):
-    lease = client.lease(address)
-    lease.apply(POINT)
+def test_a_signal_restores_everything_and_ends_both_processes(client, gpu, lease):
     status = until(lambda: status_of(client))
 
     os.kill(status.pid, signal.SIGTERM)
@@ -197,12 +195,9 @@ def test_a_signal_restores_everything_and_ends_both_processes(client, address, g
     until(lambda: is_gone(status.pid) and is_gone(status.watchdog_pid))
     assert not is_locked(gpu)
     assert not client.socket_path.exists()
-    lease.close()
 
 
-def test_stop_returns_when_both_processes_are_gone(client, address, gpu):
-    lease = client.lease(address)
-    lease.apply(POINT)
+def test_stop_returns_when_both_processes_are_gone(client, gpu, lease):
     status = until(lambda: status_of(client))
 
     client.stop()
@@ -210,7 +205,6 @@ def test_stop_returns_when_both_processes_are_gone(client, address, gpu):
     assert not is_locked(gpu)
     assert is_gone(status.pid)
     assert is_gone(status.watchdog_pid)
-    lease.close()
 
 
 def test_an_idle_guard_ends_with_its_watchdog(client):

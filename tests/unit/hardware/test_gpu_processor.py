@@ -1,11 +1,15 @@
-"""GPUs as processors: the same power and peaks as the simulated boards."""
+"""GPUs as processors: power and peaks of the simulated boards, calibrated figures, bandwidth."""
+
+from dataclasses import replace
 
 import pytest
 
 from joulelab.core.cost import KernelCost, PhaseCost
+from joulelab.devices.simulated.load import calibrated_gpu
 from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.hardware import GPUS
-from joulelab.hardware.processors import processor_of
+from joulelab.hardware.processors import PROCESSORS, processor_of
+from joulelab.hardware.scalars import calibrated
 
 KEYS = sorted(GPUS)
 
@@ -61,3 +65,51 @@ def test_peaks_are_those_of_the_gpu(key):
         assert processor.peak_flop_per_s(pipe, 1000) == pytest.approx(
             spec.peak_flop_per_s(pipe, 1000)
         )
+
+
+@pytest.mark.parametrize("key", ["h200_sxm", "a100_sxm"])
+def test_a_calibrated_gpu_is_what_its_data_file_makes_of_it_and_the_same_one_each_time(key):
+    spec = GPUS[key]
+
+    assert calibrated_gpu(spec) == calibrated(processor_of(spec))
+    assert calibrated_gpu(spec) is calibrated_gpu(spec)
+
+
+def test_a_gpu_that_differs_from_another_of_its_key_has_figures_of_its_own():
+    spec = GPUS["h200_sxm"]
+    plain = replace(spec, figures={})
+
+    assert calibrated_gpu(plain) == processor_of(plain)
+    assert calibrated_gpu(plain) != calibrated_gpu(spec)
+
+
+MIB = 2**20
+INSTALLED_MIB = {
+    "t4": 16384,
+    "a40": 49152,
+    "l4": 24576,
+    "l40s": 49152,
+    "rtx_3090": 24576,
+    "rtx_4090": 24576,
+    "rtx_6000_ada": 49152,
+    "rtx_pro_6000": 98304,
+    "rtx_a4000": 16384,
+    "quadro_rtx_6000": 24576,
+    "quadro_rtx_8000": 49152,
+}
+TYPICAL = {"Turing": 0.85}
+"""Of GDDR6 without error correction; 0.9 on later boards."""
+
+
+@pytest.mark.parametrize("key", INSTALLED_MIB)
+def test_boards_that_lose_a_sixteenth_of_their_memory_lose_it_of_bandwidth(key):
+    """Boards with error correction in line were given the bandwidth of boards without it.
+
+    It costs bandwidth as it costs capacity; HBM has bits of its own for it.
+    """
+    board = PROCESSORS[key]
+    left = board.memory.size_b / MIB / INSTALLED_MIB[key]
+    corrected = 15 / 16 if left < 0.95 else 1.0
+
+    typical = TYPICAL.get(board.architecture, 0.9)
+    assert board.timing.memory_efficiency == pytest.approx(typical * corrected, rel=1e-3)

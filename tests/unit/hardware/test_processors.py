@@ -63,6 +63,7 @@ def test_every_figure_names_its_source(key):
     assert processor.figures
     for name, figure in processor.figures.items():
         assert len(figure.source) > 5, name
+        assert figure.status in "SFDE", name
         recollected = "recollection" in figure.source or "unconfirmed" in figure.source
         assert figure.status == "E" or not recollected, name
 
@@ -282,7 +283,8 @@ def test_an_alias_finds_its_processor(alias, key):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "meant"), [("h1000", "h100"), ("epyc_9645", "epyc_9654"), ("tpuv4", "tpu_v4")]
+    ("wrong", "meant"),
+    [("h1000", "h100"), ("h200sxm", "h200_sxm"), ("epyc_9645", "epyc_9654"), ("tpuv4", "tpu_v4")],
 )
 def test_an_unknown_device_is_named_with_its_closest(wrong, meant):
     assert wrong not in PROCESSORS

@@ -24,6 +24,8 @@ from joulelab.guard.settings import GuardSettings
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from foreign_settings import SCENARIOS, play
 
+from joulelab.core.settings import same_limit
+
 DEFAULT = OperatingPoint()
 ADDRESS = DeviceAddress(backend="nvml", uuid="FAKE-0")
 
@@ -220,3 +222,17 @@ def test_a_guard_that_lends_the_gpu_while_it_is_observed_is_noticed(tmp_path):
     measurement = measured(gpu, guard_socket=tmp_path / "guard.sock")
 
     assert [finding.reason for finding in measurement.findings] == ["foreign_setting"]
+
+
+@pytest.mark.parametrize(
+    ("one_w", "other_w", "same"),
+    [(300.0, 300.5, True), (300.5, 300.0, True), (300.0, 300.6, False), (300.6, 300.0, False)],
+)
+def test_limits_are_one_within_what_drivers_round(one_w, other_w, same):
+    assert same_limit(one_w, other_w) is same
+
+
+def test_a_limit_that_is_not_known_contradicts_none():
+    assert same_limit(None, 300.0)
+    assert same_limit(300.0, None)
+    assert same_limit(None, None)

@@ -1,6 +1,7 @@
 """The procedure on GPUs with the physics, the sensors and the faults of real ones."""
 
 import time
+from itertools import chain
 
 import pytest
 from fake_gpu import FOREIGN_PID
@@ -154,3 +155,24 @@ def test_what_the_gpu_did_over_time_is_kept_beside_its_power(opened):
     tensor = [share for share in counted if share is not None]
     assert len(tensor) >= 1
     assert tensor == pytest.approx([mean] * len(tensor))
+
+
+CLOCKS_MHZ = (1500, 1005, 600, 900, None)
+
+
+def trial(clock_mhz):
+    asked = Configuration.of("llama", {}, OperatingPoint(sm_clock_mhz=clock_mhz))
+    return Trial(study="many", name=f"{clock_mhz}", configuration=asked)
+
+
+@pytest.mark.slow
+def test_every_window_of_every_trial_is_read_to_half_a_percent(tmp_path):
+    """The ticks of later trials once went unbracketed: windows of 2 s were stated to 4 %."""
+    [address] = fleet("h200_sxm", 1, str(tmp_path))
+
+    with Bench(SimulatedDevice.open(address)) as bench:
+        records = list(chain.from_iterable(bench.measure(trial(clock)) for clock in CLOCKS_MHZ))
+
+    windows = [window for record in records for window in record.measurement.windows]
+    assert len(windows) >= 2 * 3 * len(CLOCKS_MHZ)
+    assert max(window.energy_u_j / window.energy_j for window in windows) <= 0.005

@@ -179,14 +179,6 @@ def test_a_counter_that_is_reset_is_found():
     assert reasons_of(measurement) == ["counter_reset"]
 
 
-def test_a_load_whose_energy_trends_is_not_steady():
-    gpu = FakeGpu(extra_j=lambda t_s: 5.0 * max(0.0, t_s - 1009) ** 2)
-
-    (measurement,) = measured(gpu)
-
-    assert reasons_of(measurement) == ["not_steady"]
-
-
 def test_what_the_work_in_windows_that_trend_came_to_is_known():
     gpu = FakeGpu(extra_j=lambda t_s: 5.0 * max(0.0, t_s - 1009) ** 2)
     gpu.tell = lambda windows: {"gpu0.waiting_per_unit_s": 1e-3}
@@ -221,9 +213,6 @@ def test_a_device_lost_at_the_reset_loses_no_result():
     gpu = FakeGpu()
 
     class LostAtReset(OwnControl):
-        def apply(self, point):
-            return super().apply(point)
-
         def reset(self):
             raise DeviceLostError("gone")
 
@@ -254,9 +243,6 @@ def test_a_lease_that_ends_during_the_windows_is_found():
     gpu = FakeGpu()
 
     class Ending(OwnControl):
-        def apply(self, point):
-            return super().apply(point)
-
         def require_held(self):
             raise GuardError("The lease ran out.")
 

@@ -1,5 +1,4 @@
 import numpy as np
-import pandas as pd
 import pytest
 from synthetic_runs import runs_by_law
 
@@ -9,7 +8,6 @@ from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, sweep
 from joulelab.power_models.serving import (
     ServedModel,
-    _load_pyfunc,
     frame_of_queries,
     queries_of_frame,
 )
@@ -66,14 +64,6 @@ def test_a_row_outside_the_domain_is_refused_where_that_is_asked(model, queries)
 
     with pytest.raises(ConfigError, match="row 2 is not: fp_active"):
         ServedModel(model).predict(frame, {"outside": "refuse"})
-
-
-def test_a_saved_model_answers_alike(model, queries, tmp_path):
-    model.save(tmp_path)
-
-    again = _load_pyfunc(str(tmp_path)).predict(frame_of_queries(queries))
-
-    pd.testing.assert_frame_equal(again, ServedModel(model).predict(frame_of_queries(queries)))
 
 
 @pytest.mark.parametrize(

@@ -212,14 +212,6 @@ def test_a_search_refuses_the_calibration_of_another_board(make_lab, tmp_path):
         joulelab.search(step, {"batch": [1, 8]}, cost=cost, lab=replace(lab, calibration=path))
 
 
-def test_a_sweep_refuses_the_calibration_of_another_board_too(make_lab, tmp_path):
-    path = tmp_path / "board.json"
-    path.write_text(board_text(calibration_of("other")))
-
-    with pytest.raises(ConfigError, match="board was other and is SIM-h200_sxm-0"):
-        joulelab.sweep(step, cost=cost, lab=make_lab(calibration=path))
-
-
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
 def test_a_registered_calibration_is_looked_up_in_the_store_of_the_study(make_lab, store_uri):

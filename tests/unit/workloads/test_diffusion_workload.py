@@ -303,11 +303,8 @@ def test_weights_that_are_not_there_are_refused_with_what_is_allowed(tmp_path):
         ({"model": "sdxl", "resolution": 1000}, "multiple of 32 for sdxl, got 1000; take 992 or"),
         ({"scheduler": "dpm+"}, r"scheduler 'dpm\+'. Did you mean 'dpm\+\+'"),
         ({"model": "sd1.5"}, "Did you mean 'sd-1.5'"),
-        ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
         ({"steps": 1001}, "steps must be at most 1000"),
         ({"guidance": -1.0}, "guidance must be a positive number, got -1.0"),
-        ({"batch": 0}, "batch must be a whole number"),
-        ({"seed": -1}, "seed must be a whole number of at least 0"),
     ],
 )
 def test_a_wrong_knob_is_one_line_that_says_what_is_allowed(knobs, message):

@@ -14,7 +14,6 @@ from joulelab.devices.simulated.clocking import FAST_S, Governor
 from joulelab.devices.simulated.faults import Fault
 from joulelab.devices.simulated.physics import LoadPoint, PhaseModel
 from joulelab.devices.simulated.store import Settings
-from joulelab.errors import ConfigError
 from joulelab.hardware import GpuSpec
 
 _RISE_S, _FALL_S = 0.0004, 0.006
@@ -22,6 +21,7 @@ _RISE_S, _FALL_S = 0.0004, 0.006
 _LAG_W = 0.5
 """Below this distance the lag is over."""
 _LOOK_BACK_S = 0.05
+_WARM_UP_S, _COUNTED_S = 2.0, 2.0  # of a steady load
 _THERMAL = EventReason.SW_THERMAL | EventReason.HW_THERMAL
 UNITS = tuple(field.name for field in fields(Activity))
 """Names of the units whose activity is counted."""
@@ -225,31 +225,25 @@ def steady_load(
     *,
     data: Data = "random",
     board: Board | None = None,
-    warmup_s: float = 2.0,
-    window_s: float = 2.0,
 ) -> SteadyLoad:
     """Return what ``phase`` costs on a board of kind ``spec`` after a warm-up.
 
-    By default the board is exactly its kind. ``window_s``, the time that counts, is up to 4 s.
-    Raises ConfigError if a kernel needs a pipe that the GPU lacks, or the times are not positive.
+    By default the board is exactly its kind. Raises ConfigError if a kernel needs a pipe that the
+    GPU lacks.
     """
-    if not (warmup_s > 0 and 0 < window_s <= 4):
-        raise ConfigError(
-            f"warmup_s must be positive and window_s within 0 and 4, got {warmup_s}, {window_s}."
-        )
     engine = Engine(spec, board or Board(seed=0), 0.0)
     engine.adopt(Settings(), at_once=True)
     engine.hold_context(True)
     scale = 1.0 if board is None else board.voltage_scale
     engine.run(PhaseModel(spec, phase, data=data, voltage_scale=scale))
-    engine.advance(warmup_s)
-    done, stop_s = engine.work, warmup_s + window_s
+    engine.advance(_WARM_UP_S)
+    done, stop_s = engine.work, _WARM_UP_S + _COUNTED_S
     engine.advance(stop_s)
     work = (engine.work - done) * phase.work
-    power_w = engine.history.power_w(stop_s, window_s)
+    power_w = engine.history.power_w(stop_s, _COUNTED_S)
     return SteadyLoad(
-        time_per_unit_s=window_s / work,
-        energy_per_unit_j=power_w * window_s / work,
+        time_per_unit_s=_COUNTED_S / work,
+        energy_per_unit_j=power_w * _COUNTED_S / work,
         power_w=power_w,
         clock_mhz=float(engine.governor.clock_mhz),
     )

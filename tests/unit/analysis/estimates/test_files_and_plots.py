@@ -29,10 +29,9 @@ from joulelab.analysis.estimates.page import (
 from joulelab.analysis.estimates.wording import host_words
 from joulelab.analysis.table import check_target
 from joulelab.csv_table import read_csv_table
-from joulelab.errors import ConfigError, TrackingError
+from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import HostRange
 from joulelab.estimator.question import Opportunity
-from joulelab.tracking import durable
 
 
 def test_json_holds_totals_groups_and_what_is_refused(tmp_path):
@@ -76,22 +75,6 @@ def test_csv_of_groups_sums_to_the_phase(tmp_path):
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, name):
     with pytest.raises(ConfigError):
         check_target(tmp_path / name, *SUFFIXES)
-
-
-def test_a_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
-    path = tmp_path / "x.json"
-    path.write_text("before")
-    monkeypatch.setattr(durable.os, "fsync", _no_room)
-
-    with pytest.raises(TrackingError, match=r"Cannot write .*No space"):
-        cells_answer([cell()]).write(path)
-
-    assert path.read_text() == "before"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def _no_room(_):
-    raise OSError(28, "No space left on device")
 
 
 def test_the_page_is_whole_and_needs_nothing_from_elsewhere(tmp_path):
