@@ -1,6 +1,7 @@
 """Surfaces of energy and time in closed form, for searches to be tried on."""
 
 from dataclasses import dataclass
+from functools import cache
 from math import exp, log
 from random import Random
 
@@ -14,6 +15,7 @@ BATCHES = (1, 4, 16, 32, 64, 128)
 SPEED = {"fp32": 0.1, "tf32": 0.5, "bf16": 1.0, "int8": 0.7}
 
 
+@cache
 def large_space():
     return SearchSpace(
         "vit",
@@ -21,6 +23,7 @@ def large_space():
     )
 
 
+@cache
 def medium_space():
     """Four hundred configurations: a quarter of the clocks."""
     axes = {"sm_clock_mhz": CLOCKS_MHZ[::4], "batch": BATCHES, "precision": tuple(SPEED)}

@@ -123,7 +123,10 @@ class PhaseAttribution(Phase):
     @override
     def shares(self, key: Callable[[KernelCall], str]) -> tuple[Share, ...]:
         chosen = grouped_by(range(len(self.profile.calls)), lambda at: key(self.profile.calls[at]))
-        found = [self._share(name, indices) for name, indices in chosen.items()]
+        weights = self.prices.weights(self.profile, list(chosen.values()))
+        found = [
+            self._share(*group, own) for group, own in zip(chosen.items(), weights, strict=True)
+        ]
         return tuple(sorted(found, key=lambda share: -share.energy_j))
 
     @override
@@ -159,8 +162,7 @@ class PhaseAttribution(Phase):
         """How much of each price an execution holds."""
         return whole_weights(self.prices, self.profile, self.time_s)
 
-    def _share(self, name: str, indices: Sequence[int]) -> Share:
-        weights = self.prices.weights(self.profile, indices)
+    def _share(self, name: str, indices: Sequence[int], weights: np.ndarray) -> Share:
         energy_j, energy_u_j = self.solution.of(weights)
         supposed = [self.prices.is_supposed(self.profile, index) for index in indices]
         return Share(
@@ -180,7 +182,7 @@ class PhaseAttribution(Phase):
 
 def whole_weights(prices: Prices, profile: PhaseProfile, time_s: float) -> np.ndarray:
     """Return how much of each price an execution holds that takes ``time_s`` in all."""
-    weights = prices.weights(profile, range(len(profile.calls)))
+    weights: np.ndarray = prices.weights(profile, [range(len(profile.calls))])[0]
     weights[-1] = max(time_s, profile.busy_s)
     return weights
 

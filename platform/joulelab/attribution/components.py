@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Callable
-from typing import Literal, get_args
+from functools import cache
+from typing import Literal, NamedTuple, get_args
 
 from joulelab.tracing.program import (
     ALL_REDUCE,
     KV_CACHE,
     LINKS_AWAKE,
     WAITING,
+    Kind,
     Operator,
+    Stage,
     region_of,
 )
 
@@ -53,7 +56,17 @@ _SAMPLING = frozenset(
 
 _ACTIVATIONS = frozenset(("relu", "silu", "gelu", "tanh", "sigmoid", "hardtanh", "leaky_relu"))
 
-_Rule = tuple[Component, Callable[[Operator, str], object]]
+
+class _Called(NamedTuple):
+    """What of an operator tells its component."""
+
+    module: str
+    name: str
+    kind: Kind
+    stage: Stage
+
+
+_Rule = tuple[Component, Callable[[_Called, str], object]]
 # The first that holds decides.
 _RULES: tuple[_Rule, ...] = (
     ("optimiser", lambda operator, _: operator.stage == "optimizer"),
@@ -77,19 +90,24 @@ _RULES: tuple[_Rule, ...] = (
 
 def component_of(operator: Operator) -> str:
     """Return the component of an operator: a :data:`Component`, or the user's region around it."""
-    region = region_of(operator.module)
-    if region == KV_CACHE:
-        return "KV cache"
-    if region:
-        return region
-    path = operator.module
-    return next(component for component, holds in _RULES if holds(operator, path))
+    return _component(_Called(operator.module, operator.name, operator.kind, operator.stage))
 
 
 def layer_of(operator: Operator) -> str:
     """Return the path of the layer, up to its first number; empty outside of numbered layers."""
     found = _LAYER.match(operator.module)
     return found[0] if found else ""
+
+
+@cache  # each is asked for again in every table and figure, in every phase
+def _component(called: _Called) -> str:
+    region = region_of(called.module)
+    if region == KV_CACHE:
+        return "KV cache"
+    if region:
+        return region
+    path = called.module
+    return next(component for component, holds in _RULES if holds(called, path))
 
 
 def _ends(path: str) -> bool:
@@ -101,7 +119,7 @@ def _leaf(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def _projects(operator: Operator, path: str) -> bool:
+def _projects(operator: _Called, path: str) -> bool:
     """Whether matrix work is within an attention module, and not the attention itself."""
     found = list(_ATTENTION.finditer(path))
     return bool(found) and operator.kind in ("gemm", "conv") and bool(path[found[-1].end() :])

@@ -126,11 +126,22 @@ class Prices:
             covariance=block_diag(self.prior.covariance, static_u_w**2),
         )
 
-    def weights(self, profile: PhaseProfile, chosen: Sequence[int]) -> Array:
-        """Return how much of each price the chosen calls hold, their time on the device last."""
-        held = np.asarray(self.holds[profile.phase][np.asarray(chosen, dtype=np.intp)].sum(axis=0))
-        device_s = sum(profile.calls[index].device_s for index in chosen)
-        return np.asarray(np.r_[held, device_s], dtype=np.float64)
+    def weights(self, profile: PhaseProfile, groups: Sequence[Sequence[int]]) -> Array:
+        """Return how much of each price the calls of each group hold, their time on it last.
+
+        Args:
+            profile: The phase that the calls are of.
+            groups: Places of the calls of each group.
+
+        Returns:
+            Weights, of shape (groups, k + 1); the last are seconds on the device.
+        """
+        ends = np.cumsum([0, *map(len, groups)])
+        places = [place for group in groups for place in group]
+        shape = (len(groups), len(profile.calls))
+        held = csr_array((np.ones(len(places)), places, ends), shape) @ self.holds[profile.phase]
+        device_s = [sum(profile.calls[place].device_s for place in group) for group in groups]
+        return np.column_stack([held.toarray(), device_s])
 
     def is_supposed(self, profile: PhaseProfile, index: int) -> bool:
         """Whether what a call holds was not measured."""

@@ -6,8 +6,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
+from rank_answers import logits_of
 
 from joulelab.core.energy import EnergyWindow
 from joulelab.errors import ConfigError, MeasurementError
@@ -25,42 +27,55 @@ UUIDS = ("", "")
 PATHS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
 
 
-def logits_of(settings):
-    """Return what a network of these settings answers to a prompt."""
-    import torch
-
-    workload = Llama(settings)
-    workload.prepare()
-    tokens = torch.arange(16).reshape(2, 8)
-    with torch.no_grad():
-        return workload.prepared_network(input_ids=tokens).logits
-
-
-SHARED = """
-import sys, torch
-from test_ranks import TINY, LlamaSettings, logits_of
-from joulelab.workloads.ranks import join
-rank, folder = int(sys.argv[1]), sys.argv[2]
-join(rank, 2, f"{folder}/meeting")
-torch.save(logits_of(LlamaSettings(**TINY, tensor_parallel=2)), f"{folder}/{rank}.pt")
-"""
+@pytest.fixture(scope="module")
+def sharing():
+    """Two ranks that share every layer, of all tests: each takes seconds to import its network."""
+    ranks = Ranks(Llama(LlamaSettings(**TINY, tensor_parallel=2)), UUIDS)
+    try:
+        ranks.prepare()
+        yield ranks
+    finally:
+        ranks.close()
 
 
-def test_two_ranks_that_share_every_layer_compute_what_the_whole_network_does(tmp_path):
-    import torch
+def test_shared_work_counts_once_and_what_ranks_wait_for_each_other_is_told(sharing):
+    start_s = time.monotonic()
+    assert sharing.run("prefill") == 16
+    for _ in range(EVERY):
+        sharing.run("prefill")
+    run = EnergyWindow(
+        start_s=start_s,
+        duration_s=time.monotonic() - start_s,
+        energy_j=1.0,
+        energy_u_j=0.1,
+        source="counter",
+    )
 
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", SHARED, str(rank), tmp_path], env=os.environ | PATHS
-        )
-        for rank in range(2)
-    ]
+    waits_s = sharing.figures([run])
 
-    assert [rank.wait(timeout=250) for rank in ranks] == [0, 0]
+    assert waits_s.keys() == {"gpu0.waiting_per_unit_s", "gpu1.waiting_per_unit_s"}
+    assert sum(waits_s.values()) > 0  # no two processes come at the same instant
 
-    whole = logits_of(LlamaSettings(**TINY))
-    for rank in range(2):
-        torch.testing.assert_close(torch.load(tmp_path / f"{rank}.pt"), whole, rtol=1e-4, atol=1e-5)
+
+def test_two_ranks_that_share_every_layer_compute_what_the_whole_network_does(sharing):
+    whole = Llama(LlamaSettings(**TINY))
+    whole.prepare()
+
+    first, second = sharing.on_each(logits_of)
+
+    for shared in (first, second):
+        np.testing.assert_allclose(shared, logits_of(whole), rtol=1e-4, atol=1e-5)
+
+
+def test_a_rank_that_dies_is_named_and_takes_the_others_with_it(sharing):
+    """The last of these tests, for it ends them."""
+    first, second = map(psutil.Process, sharing.processes)
+    second.kill()
+
+    with pytest.raises(MeasurementError, match=r"Rank \d on .* failed"):
+        sharing.run("decode")
+
+    assert psutil.wait_procs([first, second], timeout=60)[1] == []
 
 
 def test_the_work_of_copies_adds_up():
@@ -72,35 +87,6 @@ def test_the_work_of_copies_adds_up():
 
         assert ranks.run("gemm") == 2 * copy.run("gemm")
         assert len(ranks.processes) == 2
-    finally:
-        ranks.close()
-
-
-def test_shared_work_counts_once_and_a_rank_that_dies_is_named_and_takes_the_others_with_it():
-    ranks = Ranks(Llama(LlamaSettings(**TINY, tensor_parallel=2)), UUIDS)
-    try:
-        ranks.prepare()
-        start_s = time.monotonic()
-        assert ranks.run("prefill") == 16
-        for _ in range(EVERY):
-            ranks.run("prefill")
-        run = EnergyWindow(
-            start_s=start_s,
-            duration_s=time.monotonic() - start_s,
-            energy_j=1.0,
-            energy_u_j=0.1,
-            source="counter",
-        )
-        waits_s = ranks.figures([run])
-        assert waits_s.keys() == {"gpu0.waiting_per_unit_s", "gpu1.waiting_per_unit_s"}
-        assert sum(waits_s.values()) > 0  # no two processes come at the same instant
-        first, second = map(psutil.Process, ranks.processes)
-        second.kill()
-
-        with pytest.raises(MeasurementError, match=r"Rank \d on .* failed"):
-            ranks.run("decode")
-
-        assert psutil.wait_procs([first, second], timeout=60)[1] == []
     finally:
         ranks.close()
 

@@ -12,8 +12,8 @@ from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, solve_triangular  # type: ignore[import-untyped]
-from scipy.linalg.lapack import dtrtri  # type: ignore[import-untyped]
+from scipy.linalg import solve_triangular  # type: ignore[import-untyped]
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri  # type: ignore[import-untyped]
 
 from joulelab.searching.model.covariances import Covariances, Missed, Seen, Sums
 from joulelab.searching.model.law import (
@@ -178,7 +178,7 @@ class Belief:
             if least - found < _ENOUGH:
                 break
             least = found
-        inverse, _ = dtrtri(_factor(prior + self._around)[0], lower=1)
+        inverse, _ = dtrtri(_factor(prior + self._around), lower=1)
         return float(self._variance() @ np.sum(np.tril(inverse) ** 2, axis=0))
 
     def _law_prior(self) -> Array:
@@ -213,8 +213,8 @@ class Belief:
         linear = self._linear_error()
         for _ in range(_NUM_TRIES):
             kept = damping / (1.0 + damping)
-            solve = _factor((1.0 - kept) * prior + self._around)
-            pull = cho_solve(solve, linear - kept * (linear - self._error), check_finite=False)
+            factor = _factor((1.0 - kept) * prior + self._around)
+            pull = _solved(factor, linear - kept * (linear - self._error))
             tried = self._wanted(pull).towards(self.weights, kept)
             with np.errstate(all="ignore"):  # a step too far, which the next line notices
                 error = self._error_at(tried)
@@ -230,11 +230,11 @@ class Belief:
         """Return squared errors and squared distances from the prior mean, in deviations."""
         moved = self._unknown.moved(weights)[self._observed.rows.cell]
         far = np.sum(weights.of_cell * moved) + self._unknown.shared_variance @ weights.shared**2
-        return float(error @ cho_solve(self._own, error, check_finite=False) + far)
+        return float(error @ _solved(self._own, error) + far)
 
     def _scaled_noise(self, share_unknown: float) -> float:
         stated = self._variance()
-        own = stated * cho_solve(self._own, self._error)
+        own = stated * _solved(self._own, np.asarray_chkfinite(self._error))
         shown = float(np.sum(own**2 / (stated / self.noise)))
         return max(1.0, (_NOISE_WORTH + shown) / (_NOISE_WORTH + share_unknown))
 
@@ -247,7 +247,7 @@ class Belief:
         # How likely so much more scatter than stated is beforehand, but for a constant.
         more = -_NOISE_WORTH / 2 * float(np.log(self.noise) + 1.0 / self.noise - 1.0)
         self.log_evidence = float(density) + more
-        self._residual = cho_solve(self._own, self._error)
+        self._residual = _solved(self._own, np.asarray_chkfinite(self._error))
 
     def _seen(self, sums: Sums) -> Seen:
         across = self._prior(self._measured, sums)
@@ -266,10 +266,19 @@ class Belief:
         return time.beside(power)
 
 
-def _factor(covariance: Array) -> tuple[Array, bool]:
-    """Return the lower Cholesky factor for ``cho_solve``."""
-    found: tuple[Array, bool] = cho_factor(covariance, lower=True, check_finite=False)
-    return found
+# LAPACK itself: of a matrix as small as these, SciPy's functions take longer to prepare the call.
+def _factor(covariance: Array) -> Array:
+    """Return the lower Cholesky factor, with anything above; LinAlgError if there is none."""
+    found, failed = dpotrf(covariance, lower=1, clean=0)
+    if failed:
+        raise np.linalg.LinAlgError(f"The covariance has no Cholesky factor (potrf: {failed}).")
+    return np.asarray(found)
+
+
+def _solved(factor: Array, given: Array) -> Array:
+    """Return what the matrix of a lower Cholesky ``factor`` makes ``given`` of."""
+    found, _ = dpotrs(factor, given, lower=1)
+    return np.asarray(found)
 
 
 def _sums(rows: Rows, weights: Array, by_cell: Array, by_shared: Array) -> Sums:
