@@ -81,7 +81,7 @@ def _persistent_s(operator: Operator, found: str) -> float:
     if kernel is None or shape is None:
         return 0.0
     cells, samples = shape.n / _GATES / 64, max(1.0, shape.m / 64)
-    step_s = kernel.step_s * cells**kernel.by_cells * samples**kernel.by_samples
+    step_s: float = kernel.step_s * cells**kernel.by_cells * samples**kernel.by_samples
     return shape.batch * step_s
 
 
