@@ -179,13 +179,10 @@ class YolosTiny(Yolos):
         super().__init__(width=192)
 
 
-class Wav2Vec2(_Wrapped):
-    """facebook/wav2vec2-base on 10 s of sound."""
+class _OfSound(_Wrapped):
+    """A network of transformers that takes sound."""
 
     unit: ClassVar = "clip"
-
-    def __init__(self, layers: int = 12) -> None:
-        super().__init__(Wav2Vec2Model(Wav2Vec2Config(num_hidden_layers=layers)))
 
     @staticmethod
     def example_inputs(batch: int) -> dict[str, torch.Tensor]:
@@ -193,10 +190,15 @@ class Wav2Vec2(_Wrapped):
         return {"input_values": torch.empty(batch, 160_000)}
 
 
-class HubertLarge(_Wrapped):
-    """facebook/hubert-large-ll60k on 10 s of sound: normalises its sound per layer."""
+class Wav2Vec2(_OfSound):
+    """facebook/wav2vec2-base on 10 s of sound."""
 
-    unit: ClassVar = "clip"
+    def __init__(self, layers: int = 12) -> None:
+        super().__init__(Wav2Vec2Model(Wav2Vec2Config(num_hidden_layers=layers)))
+
+
+class HubertLarge(_OfSound):
+    """facebook/hubert-large-ll60k on 10 s of sound: normalises its sound per layer."""
 
     def __init__(self, layers: int = 24) -> None:
         config = HubertConfig(
@@ -210,24 +212,12 @@ class HubertLarge(_Wrapped):
         )
         super().__init__(HubertModel(config))
 
-    @staticmethod
-    def example_inputs(batch: int) -> dict[str, torch.Tensor]:
-        """Return 10 s at 16 kHz."""
-        return {"input_values": torch.empty(batch, 160_000)}
 
-
-class HubertBase(_Wrapped):
+class HubertBase(_OfSound):
     """facebook/hubert-base-ls960 on 10 s of sound."""
-
-    unit: ClassVar = "clip"
 
     def __init__(self, layers: int = 12) -> None:
         super().__init__(HubertModel(HubertConfig(num_hidden_layers=layers)))
-
-    @staticmethod
-    def example_inputs(batch: int) -> dict[str, torch.Tensor]:
-        """Return 10 s at 16 kHz."""
-        return {"input_values": torch.empty(batch, 160_000)}
 
 
 class GroupedSeries(nn.Module):

@@ -7,6 +7,7 @@ weights are products of many steps. Layers of few cells run all steps in one ker
 does cuDNN 9.19 on H200s (62 cases of LSTMs; experiments/results/h200_recurrent).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,16 +16,16 @@ from joulelab.estimator.pricing.kernel_class import RECURRENT, RECURRENT_BACKWAR
 from joulelab.estimator.pricing.occupancy import utilisation
 from joulelab.estimator.pricing.table import Array, Flags, Index, Shapes, WorkTable
 from joulelab.hardware.processor import Processor
-from joulelab.tracing.program import Operator
+from joulelab.tracing.program import MatrixShape, Operator
 
 _GATES = 4
 """Of an LSTM, the one recurrent layer that is traced as a GPU runs it (tracing/gpu_choices.py)."""
 _KERNELS = {RECURRENT: 2, RECURRENT_BACKWARD: 3}
 """Kernels of a step, of which one multiplies; the few of all steps together are left out."""
 _VALUES = 13
-"""Values that a cell's kernel moves: gates of two products, their biases, states, and results."""
+"""Values that a cell's kernel moves, as counted: gates of two products, biases, states, results."""
 _CELLS_SHARE = 0.125
-"""Share of the last cache's bandwidth at which it does: 1.0 TB/s on an H200."""
+"""Share of the last cache's bandwidth at which it does, fitted: 1.0 TB/s on an H200."""
 _STAYS = 0.5
 """Share of the last cache up to which weights stay there from one step to the next: it has two
 halves, each of which keeps what its own units read. 18.9 MB stay on an H200, 33.6 do not."""
@@ -38,6 +39,16 @@ class _Persistent:
     by_cells: float  # exponent of cells over 64
     by_samples: float  # exponent of samples over 64 where there are more
     block: float  # samples of a block
+
+    def time_s(self, shape: MatrixShape) -> float:
+        """Return the time of all steps of ``shape``."""
+        cells, samples = shape.n / _GATES / 64, max(1.0, shape.m / 64)
+        step_s: float = self.step_s * cells**self.by_cells * samples**self.by_samples
+        return shape.batch * step_s
+
+    def fill(self, shape: MatrixShape, num_cores: float) -> float:
+        """Return the share of units that have blocks, 0..1."""
+        return min(1.0, shape.m / self.block / num_cores)
 
 
 _PERSISTENT = {
@@ -75,24 +86,6 @@ def _persistent(operator: Operator, found: str) -> _Persistent | None:
     return _PERSISTENT.get(operator.dtype)
 
 
-def _persistent_s(operator: Operator, found: str) -> float:
-    """Return the time of a kernel of all steps; 0 for others."""
-    kernel, shape = _persistent(operator, found), operator.shape
-    if kernel is None or shape is None:
-        return 0.0
-    cells, samples = shape.n / _GATES / 64, max(1.0, shape.m / 64)
-    step_s: float = kernel.step_s * cells**kernel.by_cells * samples**kernel.by_samples
-    return shape.batch * step_s
-
-
-def _persistent_fill(operator: Operator, found: str, processor: Processor) -> float:
-    """Return the share of units that have blocks of a kernel of all steps; 0 for others."""
-    kernel, shape = _persistent(operator, found), operator.shape
-    if kernel is None or shape is None:
-        return 0.0
-    return min(1.0, shape.m / kernel.block / processor.num_cores)
-
-
 def _steps(operator: Operator, found: str) -> float:
     """Return the steps in time: a step's gradients count as two products of its shape."""
     times = operator.shape.batch if operator.shape else 1.0
@@ -110,11 +103,11 @@ def recurrent_work(table: WorkTable, processor: Processor) -> RecurrentWork:
     rows, timing, cache = table.main, processor.timing, processor.last_cache
     applies = is_recurrent(table, processor)[rows]
     named = [(table.operators[row], table.classes[row]) for row in rows]
-    persists = np.array([_persistent(*one) is not None for one in named])
-    persistent_s = applies * np.array([_persistent_s(*one) for one in named])
-    fill = np.array([_persistent_fill(*one, processor) for one in named])
-    steps = applies * ~persists * np.array([_steps(*one) for one in named])
-    others = applies * ~persists * np.array([step_kernels(*one) for one in named]) - steps
+    persistent_s, fill = _persistent_work(named, processor.num_cores)
+    launched = applies & (persistent_s == 0)  # step by step
+    steps = launched * np.array([_steps(*one) for one in named])
+    others = launched * np.array([step_kernels(*one) for one in named]) - steps
+    persistent_s *= applies
     gates, element_b = table.shapes.n[rows], table.element_b[rows]
     cells = gates / _GATES
     weights_b = gates * cells * element_b
@@ -131,14 +124,25 @@ def recurrent_work(table: WorkTable, processor: Processor) -> RecurrentWork:
     )
 
 
+def _persistent_work(
+    named: Sequence[tuple[Operator, str]], num_cores: float
+) -> tuple[Array, Array]:
+    """Return the time of kernels of all steps, and the share of units in use; zeros for others."""
+    work = np.zeros((len(named), 2))
+    for row, (operator, found) in enumerate(named):
+        kernel = _persistent(operator, found)
+        if kernel is not None and operator.shape is not None:
+            work[row] = kernel.time_s(operator.shape), kernel.fill(operator.shape, num_cores)
+    return work[:, 0], work[:, 1]
+
+
 def recurrent_use(
     table: WorkTable, processor: Processor, rows: Index, *, plain: bool
 ) -> tuple[Array, Array]:
     """Return the rate of recurrent ``rows`` over that of a large product, and the busy share.
 
     Products of steps run one after the other, those of inputs, and of weights' gradients, at once.
-    Where one kernel runs all steps, they are in its time.
-    Plain units run them where ``plain``.
+    Where one kernel runs all steps, they are in its time. Plain units run them where ``plain``.
     """
     shapes = table.shapes.at(rows)
     is_backward = np.array([table.classes[row] == RECURRENT_BACKWARD for row in rows])
