@@ -52,19 +52,20 @@ _FREE = (
 sensor, and how far kernels in a network stay behind the same kernel run over and over."""
 _UNSEEN = "networks that no fit has seen, on {} boards; time is {:+.0%} on average"
 _H100, _H200 = (NETWORKS.parents[1] / f"{name}_networks" for name in ("h100", "h200"))
-_LAST, _RECURRENT = (_H200.with_name(f"h200_{name}") for name in ("channels_last", "recurrent"))
+_LAST, _RECURRENT, _HOSTS = (
+    _H200.with_name(f"h200_{name}") for name in ("channels_last", "recurrent", "hosts")
+)
 _Boards = Sequence[tuple[Path, str | Path | None]]
 _BOARDS: Mapping[str, _Boards] = {
     "h200_sxm": (
-        (NETWORKS, "fast"),
-        (_H200 / "third.csv", _H200 / "third_host.toml"),
-        (_H200 / "fourth.csv", _H200 / "fourth_host.toml"),
-        (_H200 / "fourth_later.csv", _H200 / "fourth_host_later.toml"),
-        (_H200 / "fifth.csv", _H200 / "fifth_host.toml"),
-        (_H200 / "sixth.csv", None),
-        (_H200 / "seventh.csv", _H200 / "seventh_host.toml"),
-        (_LAST / "unseen.csv", _LAST / "unseen_host.toml"),
-        (_RECURRENT / "unseen.csv", _RECURRENT / "unseen_host.toml"),
+        (NETWORKS, None),
+        *((_H200 / f"{name}.csv", None) for name in ("third", "fourth", "fourth_later")),
+        *((_H200 / f"{name}.csv", None) for name in ("fifth", "sixth", "seventh")),
+        *((folder / "unseen.csv", None) for folder in (_LAST, _RECURRENT)),
+        *(
+            (_HOSTS / f"{name}.csv", _HOSTS / f"{name}_host.toml")
+            for name in ("first", "second", "third")
+        ),
     ),
     "h100_sxm": (
         (_H100 / "networks.csv", _H100 / "host.toml"),

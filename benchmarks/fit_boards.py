@@ -1,4 +1,4 @@
-"""Fit what networks draw, and what hosts take for programs, to networks that test nothing.
+"""Fit what networks draw to networks that test nothing.
 
 Usage: python benchmarks/fit_boards.py FOLDER... [--device h100_sxm...]
 
@@ -14,7 +14,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,10 @@ from joulelab.core.point import OperatingPoint
 from joulelab.csv_table import read_csv_table
 from joulelab.estimator.pricing.power import settle
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs
-from joulelab.estimator.pricing.run import Plan, conditions, launch_s, run_at
+from joulelab.estimator.pricing.run import Plan, conditions, run_at
 from joulelab.estimator.pricing.table import WorkTable, tabulate
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.processors import LAUNCHES, PROCESSORS, Host, find_host, on_host
+from joulelab.hardware.processors import PROCESSORS, Host, find_host, on_host
 from joulelab.hardware.scalars import value_of, with_values
 from joulelab.tracing.precision import element_b
 from joulelab.tracing.program import MatrixShape, Operator, Program
@@ -42,12 +41,9 @@ _POWERS = (
 )
 _PULL = 0.3
 """How far a change by a factor of e outweighs a case whose power is off by as much."""
-_HOST_PULL = 0.1
 _TOLERANCE = 0.1
 _TIME_TOLERANCE = 0.25
 """Error of time, as a share, from which a case says less of power."""
-_HOST_BOUND = 0.7
-"""Share of the measured time that kernels take, up to which the host sets it."""
 _LEFT_OUT = ("small-lstm", "t5-small-encoder")
 """Layers of the one are one call each of cuDNN, which launches a kernel for each step in time; the
 other runs its attention by parts, since its mask is strided in the transformers that ran it."""
@@ -124,17 +120,13 @@ def main() -> int:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--device", nargs="+", default=["h100_sxm"], help="one for each folder")
     settings = parser.parse_args()
-    everything: list[tuple[Case, Processor]] = []
     for folder, device in zip(settings.folders, settings.device, strict=True):
         host = find_host(str(folder / "host.toml"))
         processor = on_host(PROCESSORS[device], host)
         cases = _read(folder, processor, host)
-        everything += [(case, processor) for case in cases]
         print(f"# {device}")
         for name, value in fitted_powers(cases, _singles(folder, processor), processor).items():
             print(f"{name} = {value:.4g}")
-    for name, value in fitted_factors(everything).items():
-        print(f"{name} = {value:.3g}")
     return 0
 
 
@@ -225,48 +217,6 @@ def fitted_powers(
         residuals, np.zeros(len(_POWERS)), loss="soft_l1", f_scale=_TOLERANCE, max_nfev=8
     )
     return dict(zip(_POWERS, map(float, before * np.exp(found.x)), strict=True))
-
-
-def fitted_factors(cases: Sequence[tuple[Case, Processor]]) -> dict[str, float]:
-    """Return how programs take longer on their hosts than loops around their calls."""
-    bound = [pair for pair in cases if _is_host_bound(*pair)]
-    inference = [pair for pair in bound if not pair[0].plan.is_training]
-    parts_s = np.array([_parts_s(*pair) for pair in inference])
-    measured_s = np.array([case.time_s for case, _ in inference])
-
-    def residuals(logs: Array) -> Array:
-        missed = np.log(parts_s @ np.exp(logs) / measured_s)
-        return np.concatenate([missed, _HOST_PULL * (logs - 1.0)])
-
-    found = least_squares(residuals, np.ones(3), loss="soft_l1", f_scale=_TOLERANCE)
-    factors = np.exp(found.x)
-    training = [
-        case.time_s / float(np.dot(_parts_s(case, processor), factors))
-        for case, processor in bound
-        if case.plan.is_training
-    ]
-    names = ("LAUNCHES", "MODULES", "VIEWS")
-    return {**dict(zip(names, map(float, factors), strict=True)), "TRAINING": median(training)}
-
-
-def _is_host_bound(case: Case, processor: Processor) -> bool:
-    if case.mode != "eager":
-        return False
-    clock_mhz, cap_w = np.array([processor.default_clock_mhz]), np.array([np.inf])
-    settled = settle(case.costs, processor, clock_mhz, cap_w)
-    device_s = settled.device_s[0, case.plan.table.sequence].sum()
-    return bool(device_s <= _HOST_BOUND * case.time_s)
-
-
-def _parts_s(case: Case, processor: Processor) -> tuple[float, float, float]:
-    """Return the time in loops of launches, modules entered, and calls that launch nothing."""
-    timing = replace(processor.timing, module_s=0.0, view_s=0.0, training_launch=1.0)
-    launches_s = launch_s(case.plan, replace(processor, timing=timing), "eager")
-    return (
-        float(launches_s.sum()) / LAUNCHES,
-        case.host.module_s * float(case.plan.entered.sum()),
-        case.host.operator_s["add"] * float(case.plan.calls_before.sum()),
-    )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 Usage: PYTHONPATH=platform:actors python3 benchmarks/measure_networks.py OUT_FOLDER
            [--budget-s 1000] [--only NAME...] [--fitting] [--channels-last | --recurrent]
-           [--dry-run]
+           [--host-bound] [--dry-run]
 
 Needs PyTorch with CUDA, torchvision, timm, transformers and nvidia-ml-py. NVML is only read: no
 setter is called. Each case becomes a line of ``networks.csv`` as soon as it is measured, in an
@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -35,10 +36,11 @@ import network_points
 import torch
 from energy_poller import EnergyPoller
 from estimator_anchors import NvmlSensors, Sensors, TrialSensors
-from host_speed import host_speed
 from network_loops import LoopMaker
 from network_points import Case
 from network_windows import Runner
+
+from joulelab.estimator.calibration.host_speed import host_speed
 
 _CASE_S = {"eager": 5.0, "graph": 6.0, "compiled": 25.0, "compiled_launched": 25.0}
 """What a case must be expected to take."""
@@ -50,7 +52,8 @@ _CASE_COLUMNS = (
 _ROW_COLUMNS = (
     *("time_s", "time_u_s", "energy_j", "power_w", "power_u_w"),
     *("counter_energy_j", "counter_power_w", "sm_clock_mhz", "temperature_c"),
-    *("host_s", "host_launch_s", "first_s", "window_s", "num_iterations", "num_samples"),
+    *("host_s", "undisturbed_s", "disturbed", "num_windows"),
+    *("first_s", "window_s", "num_iterations", "num_samples"),
     *("peak_memory_b", "started_s", "uuid", "error"),
 )
 
@@ -74,16 +77,25 @@ def main() -> int:
     parser.add_argument(
         "--recurrent", action="store_true", help="LSTMs alone, by width, batch and format"
     )
+    parser.add_argument(
+        "--host-bound",
+        action="store_true",
+        help="only what the host sets the pace of, in shorter windows and without kernels",
+    )
     parser.add_argument("--dry-run", action="store_true", help="one step each on the CPU, no GPU")
     settings = parser.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
     begin_s = time.monotonic()
     chosen = [case for case in _cases(settings) if case.name.startswith(tuple(settings.only))]
+    if settings.host_bound:
+        chosen = [case for case in chosen if case.is_host_bound]
     device, sensors, uuid = _device(is_trial=settings.dry_run)
     with EnergyPoller("" if settings.dry_run else uuid) as poller:
         runner = Runner(device, sensors, poller, LoopMaker(device), uuid)
-        runner.scale = 0.005 if settings.dry_run else 0.5 if settings.fitting else 1.0
-        runner.profiles = {} if settings.fitting and not settings.dry_run else None
+        is_short = settings.fitting or settings.host_bound
+        runner.scale = 0.005 if settings.dry_run else 0.5 if is_short else 1.0
+        is_profiled = settings.fitting and not (settings.dry_run or settings.host_bound)
+        runner.profiles = {} if is_profiled else None
         _run(runner, chosen, settings.out, begin_s, settings.budget_s)
         if runner.profiles:
             with gzip.open(settings.out / "kernels.json.gz", "wt") as file:
@@ -255,7 +267,9 @@ class Header:
         host = self._entries[-1]["host"]
         if when in host:
             return
-        host[when] = host_speed(runner.device, 20 if runner.is_trial else 2000)
+        found = host_speed(runner.device, 4.0 * runner.scale)
+        runner.undisturbed_s = min(found.pace_s, runner.undisturbed_s)
+        host[when] = asdict(found)
         self._path.write_text(json.dumps(self._entries, indent=1) + "\n")
 
 

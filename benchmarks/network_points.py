@@ -46,6 +46,12 @@ class Case:
         layout = "_channels_last" if self.knobs.get("channels_last") else ""
         return f"{self.network}_{self.phase}_{self.precision}_b{self.batch}_{self.mode}{layout}"
 
+    @property
+    def is_host_bound(self) -> bool:
+        """Whether the host is likely to set its pace."""
+        is_small = self.batch == 1 or self.phase in ("decode", "train")
+        return self.mode == "eager" and is_small
+
 
 @dataclass(frozen=True, kw_only=True)
 class Network:

@@ -1,6 +1,8 @@
 """Measures one case: time, power and energy in a window, by the driver's samples and counter."""
 
+import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median, stdev
@@ -9,16 +11,21 @@ from typing import Any
 import torch
 from energy_poller import EnergyPoller
 from estimator_anchors import Sensors
-from host_speed import launch_s
 from kernel_profile import kernel_profile
 from network_loops import Loop, LoopMaker, is_finite, num_parameters
 from network_points import Case
+
+from joulelab.estimator.calibration.host_speed import DISTURBED, move_to_calmest_core, pace_s
 
 WARM_S, WINDOW_S = 0.8, 2.0
 EDGE_S = 0.05
 """A power sample averages some 25 ms; those nearer to the window's start also saw its outside."""
 
 PARTS = 3
+_CHUNK_S = 0.04
+_MOST_DISTURBED = 0.1
+"""Share of a window's chunks in which others may slow the host's core."""
+_MOST_WINDOWS = 3
 _PROFILED = ("eager", "compiled_launched")
 """Modes whose kernels a profile tells apart: within a graph they belong to no operator."""
 
@@ -32,6 +39,7 @@ class Runner:
 
     Attributes:
         scale: Share of the usual time that warming up and windows take.
+        undisturbed_s: What a call of a Python function takes on a core to itself.
         profiles: Where profiles of kernels go, by case; ``None`` to make none.
     """
 
@@ -41,6 +49,7 @@ class Runner:
     maker: LoopMaker
     uuid: str
     scale: float = 1.0
+    undisturbed_s: float = math.inf
     profiles: dict[str, object] | None = None
 
     @property
@@ -67,7 +76,6 @@ class Runner:
             torch.cuda.reset_peak_memory_stats()
         begin_s = time.perf_counter()
         loop = self._loop(case)
-        host_launch_s = launch_s(self.device)
         with loop.context():
             returned = loop.step()
             self.wait()
@@ -77,11 +85,11 @@ class Runner:
             del returned
             self._first_round(loop)
             host_s = self._host_s(loop)
-            row = self._window(loop, self._warm(loop))
+            row = self._calmest_window(loop, self._warm(loop), host_s)
         if self.profiles is not None and case.mode in _PROFILED:
             self.profiles[case.name] = kernel_profile(loop)
         memory_b = None if self.is_trial else torch.cuda.max_memory_allocated()
-        times = {"host_s": host_s, "host_launch_s": host_launch_s, "first_s": first_s}
+        times = {"host_s": host_s, "first_s": first_s}
         return {**row, **times, "peak_memory_b": memory_b}
 
     def _loop(self, case: Case) -> Loop:
@@ -120,18 +128,29 @@ class Runner:
                 return elapsed_s / num
             num = max(1, int(0.25 * WARM_S * self.scale * num / elapsed_s))
 
-    def _window(self, loop: Loop, iteration_s: float) -> dict[str, object]:
+    def _calmest_window(self, loop: Loop, iteration_s: float, host_s: float) -> dict[str, object]:
+        """Return the window in which others slowed the host least, where the host sets the pace."""
+        windows = []
+        for number in range(_MOST_WINDOWS):
+            move_to_calmest_core()
+            windows.append(self._window(loop, iteration_s) | {"num_windows": number + 1})
+            if windows[-1]["disturbed"] <= _MOST_DISTURBED or host_s < iteration_s / 2:
+                break
+        return min(windows, key=lambda window: window["disturbed"])
+
+    def _window(self, loop: Loop, iteration_s: float) -> dict[str, Any]:
         """Run the window in parts and read what it took."""
         per_part = max(int(WINDOW_S * self.scale / iteration_s / PARTS), 1)
         if loop.period > 1 and not self.is_trial:  # whole rounds, as near to the window as it gets
             per_part = max(round(per_part / loop.period), 1) * loop.period
-        marks = Marks(self.device)
+        per_chunk = max(int(_CHUNK_S / iteration_s), 1)
+        marks, paced = Marks(self.device), Pace(self.undisturbed_s)
         self.wait()
         started_s = time.time()
         marks.add()
         for _ in range(PARTS):
-            for _ in range(per_part):
-                loop.step()
+            for first in range(0, per_part, per_chunk):
+                paced.run(loop.step, min(per_chunk, per_part - first))
             marks.add()
         self.wait()
         stop_s = time.time()
@@ -142,12 +161,46 @@ class Runner:
         time_s = (stop_s - started_s) / (PARTS * per_part)
         return {
             **row,
+            **paced.columns(),
             "counter_power_w": counter_w,
             "counter_energy_j": None if counter_w is None else counter_w * time_s,
             "sm_clock_mhz": clock_mhz,
             "temperature_c": self.sensors.temperature_c(),
             "started_s": started_s,
             "uuid": self.uuid,
+        }
+
+
+class Pace:
+    """Whether other work slows the core between some iterations and the next.
+
+    Args:
+        undisturbed_s: What a call of a Python function takes on a core to itself.
+    """
+
+    def __init__(self, undisturbed_s: float) -> None:
+        self._limit_s = DISTURBED * undisturbed_s
+        self._chunks: list[tuple[float, float]] = []  # pace before, and seconds of an iteration
+
+    def run(self, step: Callable[[], object], num: int) -> None:
+        """Run ``step`` ``num`` times."""
+        before_s, begin_s = pace_s(), time.perf_counter()
+        for _ in range(num):
+            step()
+        self._chunks.append((before_s, (time.perf_counter() - begin_s) / num))
+
+    def columns(self) -> dict[str, object]:
+        """Return what an iteration took the host while undisturbed, and how often it was not."""
+        paces_s = [pace for pace, _ in self._chunks]
+        worse = [max(pair) for pair in pairwise([*paces_s, paces_s[-1]])]
+        calm = [
+            elapsed
+            for pace, (_, elapsed) in zip(worse, self._chunks, strict=True)
+            if pace <= self._limit_s
+        ]
+        return {
+            "undisturbed_s": median(calm) if calm else None,
+            "disturbed": 1 - len(calm) / len(worse),
         }
 
 

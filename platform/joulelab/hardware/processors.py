@@ -19,6 +19,7 @@ from typing import Any
 from joulelab.errors import ConfigError
 from joulelab.hardware.board_facts import host_figures
 from joulelab.hardware.catalogue import GPUS, Catalogue, data_in, read_data_file
+from joulelab.hardware.launch_cost import MODULES, TRAINING, VIEWS, eager_launch_s
 from joulelab.hardware.new_board import figures_text
 from joulelab.hardware.places import ALIASES, names_in, stamp_of, where_else
 from joulelab.hardware.processor import (
@@ -38,19 +39,6 @@ TYPICAL = "typical"
 FASTEST, SLOWEST = "fast", "slow"
 """Between which hosts the answer for an unknown one is."""
 
-LAUNCHES = 1.79
-"""Launches of a program over those of a loop around one operator: arguments, views, checks."""
-MODULES = 6.58
-"""Modules entered, over an empty one's call: their Python around operators."""
-VIEWS = 0.401
-"""Calls that launch nothing, over a launch in a loop. A view in a loop is no measure of them: on
-one host it took 0.5 us, and 1.2 ten minutes later, where launches took 0.95 of their time
-(experiments/results/h100_networks)."""
-TRAINING = 1.61
-"""Host time of a step of training over that of its kernels in inference: the gradient's graph.
-Fitted together to 119 programs, and 14 steps of training, on the hosts of an H100 and an H200
-(experiments/results/h100_kernels, h200_kernels): each alone gives 1.8 and 2.0 launches."""
-_HALF = ("float16", "bfloat16")
 _OWN_HOST = ("jetson_orin_agx", "jetson_orin_nano", "jetson_thor")
 """GPUs whose host is part of the module, and of their figures."""
 
@@ -77,25 +65,12 @@ def on_host(processor: Processor, host: Host) -> Processor:
         return processor
     timing = replace(
         processor.timing,
-        eager_launch_s=_launches(host.operator_s),
+        eager_launch_s=eager_launch_s(host.operator_s),
         module_s=MODULES * host.module_s,
         view_s=VIEWS * host.operator_s["add"],
         training_launch=TRAINING,
     )
     return replace(processor, timing=timing)
-
-
-def _launches(operator_s: Mapping[str, float]) -> dict[str, float]:
-    call_s = {name: LAUNCHES * one for name, one in operator_s.items()}
-    norm_s, copy_s = call_s["layer_norm"], call_s["add"]
-    return {
-        "default": copy_s,
-        "gemm": call_s["linear"],
-        "conv": call_s["conv2d"],
-        "attention": call_s["attention"],
-        "norm": norm_s,
-        **{f"batch_norm_{dtype}": norm_s + copy_s for dtype in _HALF},  # copies its statistics
-    }
 
 
 def find_host(name: str) -> Host:

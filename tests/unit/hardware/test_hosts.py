@@ -32,15 +32,6 @@ def test_a_host_changes_launches_alone():
     assert (slow.power, slow.levels) == (H200.power, H200.levels)
 
 
-def test_half_precision_copies_the_statistics_of_a_batch_norm_first():
-    launch_s = H200.timing.launch_s
-
-    in_half = launch_s("batch_norm_bfloat16", "batch_norm", "norm")
-
-    alone = launch_s("batch_norm_float32", "batch_norm", "norm")
-    assert in_half == pytest.approx(alone + launch_s("copy"))
-
-
 @pytest.mark.parametrize("name", ["jetson_orin_agx", "tpu_v4", "xeon_8490h"])
 def test_what_has_no_other_host_keeps_its_own(name):
     assert on_host(PROCESSORS[name], HOSTS[SLOWEST]) is PROCESSORS[name]

@@ -25,9 +25,9 @@ from joulelab.tracing.fusion import Groups, ValueBytes, fused, unfused
 from joulelab.tracing.precision import at_precision, element_b
 from joulelab.tracing.program import Operator, Program, ProgramPhase, TracedModel
 
-LIBRARY_LAUNCH = 0.54
-"""Launches of kernels within a library's call, over those of PyTorch's operators: 7.6 us each of
-the 1,057 of an LSTM behind the host of an H200 (experiments/results/h200_recurrent)."""
+LIBRARY_LAUNCH = 0.8
+"""Launches of kernels within a library's call, over those of PyTorch's operators: fitted with them
+to an LSTM and to convolutions of wide groups (experiments/results/h200_hosts)."""
 
 
 def mode_on(processor: Processor, mode: Mode) -> Mode:
