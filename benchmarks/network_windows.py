@@ -15,7 +15,8 @@ from kernel_profile import kernel_profile
 from network_loops import Loop, LoopMaker, is_finite, num_parameters
 from network_points import Case
 
-from joulelab.estimator.calibration.host_speed import DISTURBED, move_to_calmest_core, pace_s
+from joulelab.core.host_pace import DISTURBED, python_call_s
+from joulelab.estimator.calibration.host_speed import move_to_calmest_core
 
 WARM_S, WINDOW_S = 0.8, 2.0
 EDGE_S = 0.05
@@ -184,7 +185,7 @@ class Pace:
 
     def run(self, step: Callable[[], object], num: int) -> None:
         """Run ``step`` ``num`` times."""
-        before_s, begin_s = pace_s(), time.perf_counter()
+        before_s, begin_s = python_call_s(), time.perf_counter()
         for _ in range(num):
             step()
         self._chunks.append((before_s, (time.perf_counter() - begin_s) / num))

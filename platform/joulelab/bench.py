@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.energy import EnergyWindow, more_windows
+from joulelab.core.host_pace import HostPace
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record, Session, Verdict, record_of, voiding
@@ -67,6 +68,7 @@ class Bench:
         self._host = WorkloadHost(device, partners)
         self._ahead = Ahead(self._host.hosted_on)
         self._following = Following(device.clock)
+        self._pace = HostPace(device.clock, is_ours=not partners)
 
     def __enter__(self) -> Self:
         return self
@@ -238,9 +240,8 @@ class Bench:
         return 0.0
 
     def _measure_phase(self, phase: str, instruments: BoardInstruments) -> Verdict:
-        loop = WindowLoop(
-            self._clock, partial(self._host.run, phase), instruments, instruments.check
-        )
+        run_unit = self._pace.between(partial(self._host.run, phase))
+        loop = WindowLoop(self._clock, run_unit, instruments, instruments.check)
         self._report(f"{phase}: warming up")
         start_s, is_quick = self._clock.now_s(), self._procedure.pace == "quick"
         warmup = warm_up(loop, instruments.lead, self._clock, self._procedure)
@@ -258,7 +259,8 @@ class Bench:
         verdict = instruments.judge(
             intervals, own_pids=self._host.own_pids, pids_on=self._host.pids_on, warmup=warmup
         )
-        return verdict.without_memory(self._host.kept_b)
+        disturbed = self._pace.disturbed_share(intervals[0].start_s, intervals[-1].stop_s)
+        return verdict.without_memory(self._host.kept_b).observing(host_disturbed_share=disturbed)
 
     def _take_windows(
         self, phase: str, loop: WindowLoop, instruments: BoardInstruments, warmup: WarmUp

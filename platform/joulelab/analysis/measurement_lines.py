@@ -143,6 +143,8 @@ def _conduct(measurement: Measurement) -> str:
         parts.append(f"{steady} after {observed.warmup_s:.0f} s")
     if observed.sampler_share is not None:
         parts.append(f"sampling took {observed.sampler_share:.2%} of a core")
+    if observed.host_disturbed_share:
+        parts.append(f"others slowed the host's core {observed.host_disturbed_share:.0%}")
     return ", ".join(parts)
 
 

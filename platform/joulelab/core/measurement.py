@@ -94,6 +94,9 @@ class Observed:
     # Mean share of the time (0 to 1) in which a kernel ran, as the driver tells it; None if unread.
     gpu_utilization: float | None = None
     memory_utilization: float | None = None  # the same for device memory that was read or written
+    # Share of the looks (0 to 1), between units of work, at which other work slowed the core that
+    # launches it; None in virtual time, of several GPUs, and of few looks.
+    host_disturbed_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import uuid4
 
 from joulelab.core.device import DeviceIdentity
@@ -68,7 +69,11 @@ class Verdict:
         used_b = self.observed.memory_used_b
         if used_b is None:
             return self
-        return replace(self, observed=replace(self.observed, memory_used_b=used_b - kept_b))
+        return self.observing(memory_used_b=used_b - kept_b)
+
+    def observing(self, **found: Any) -> "Verdict":
+        """Return the same with fields of what was observed replaced."""
+        return replace(self, observed=replace(self.observed, **found))
 
 
 def record_of(

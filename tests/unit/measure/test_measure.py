@@ -79,6 +79,7 @@ def test_what_the_device_did_is_observed():
     total_j = sum(window.energy_j for window in record.measurement.windows)
     assert observed.samples_energy_j == pytest.approx(total_j, rel=1e-3)
     assert 0 < observed.sampler_share < 0.5
+    assert observed.host_disturbed_share is None  # in virtual time
 
 
 def test_the_trace_covers_the_windows():
@@ -296,6 +297,7 @@ def test_the_procedure_works_with_threads_on_the_machines_clock():
 
     measurement = record.measurement
     assert measurement.valid, measurement.findings
+    assert 0.0 <= measurement.observed.host_disturbed_share <= 1.0
     windows = [(measurement.idle, IDLE_W), *((each, LOAD_W) for each in measurement.windows)]
     for window, power_w in windows:
         assert window.energy_j == pytest.approx(

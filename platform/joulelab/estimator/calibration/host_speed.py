@@ -1,9 +1,7 @@
 """How fast this host launches work: what an operator, a view and an empty module take on it.
 
-Other work on the second thread of a core slows it, for milliseconds to seconds: behind an H200 a
-launch took 1.4 times as long then, a call of a Python function 1.9 times
-(experiments/results/h200_hosts). So all is measured in short rounds, and figures are those of
-rounds in which the core was undisturbed.
+Other work slows a core for milliseconds to seconds (``core/host_pace.py``). So all is measured in
+short rounds, and figures are those of rounds in which the core was undisturbed.
 """
 
 import os
@@ -17,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from joulelab.core.host_pace import python_call_s, undisturbed_s
 from joulelab.hardware.processor import Figure
 from joulelab.hardware.processors import HOSTS, TYPICAL, Host
 
@@ -26,11 +25,6 @@ _LEAST_ROUNDS = 20
 _NUM_CALLS = 100
 """Of an operator in a round: a millisecond, which most disturbances outlast."""
 _NUM_IDENTITIES = 20
-_NUM_PACED = 2000
-_FASTEST = 0.05
-"""Share of rounds whose pace is taken as that of an undisturbed core."""
-DISTURBED = 1.25
-"""Pace over that of an undisturbed core from which one is disturbed: others' work makes it 1.9."""
 Call = Callable[[], object]
 
 
@@ -115,40 +109,30 @@ def move_to_calmest_core() -> None:
     try:
         for core in cores:
             os.sched_setaffinity(0, {core})
-            paces_s[core] = median(pace_s() for _ in range(5))
+            paces_s[core] = median(python_call_s() for _ in range(5))
         os.sched_setaffinity(0, {min(paces_s, key=paces_s.__getitem__)})
     finally:
         os.sched_setaffinity(0, cores)
 
 
 def _round(calls: Mapping[str, Call], device: str) -> Round:
-    before_s, call_s = pace_s(), {name: _call_s(call, device) for name, call in calls.items()}
+    before_s, call_s = (
+        python_call_s(),
+        {name: _call_s(call, device) for name, call in calls.items()},
+    )
     call_s["module"] /= _NUM_IDENTITIES + 1  # what holds them is a module, too
-    return Round(pace_s=max(before_s, pace_s()), call_s=call_s)
+    return Round(pace_s=max(before_s, python_call_s()), call_s=call_s)
 
 
 def undisturbed(rounds: Sequence[Round]) -> HostSpeed:
     """Return medians over the rounds in which the core was as fast as it gets."""
-    paces_s = sorted(one.pace_s for one in rounds)
-    limit_s = DISTURBED * paces_s[int(_FASTEST * len(rounds))]
+    limit_s = undisturbed_s([one.pace_s for one in rounds])
     calm = [one for one in rounds if one.pace_s <= limit_s]
     return HostSpeed(
         pace_s=median(one.pace_s for one in calm),
         call_s={name: median(one.call_s[name] for one in calm) for name in calm[0].call_s},
         disturbed=1 - len(calm) / len(rounds),
     )
-
-
-def pace_s() -> float:
-    """Return what a call of a Python function takes now, in a tenth of a millisecond."""
-    begin_s = time.perf_counter()
-    for _ in range(_NUM_PACED):
-        _nothing()
-    return (time.perf_counter() - begin_s) / _NUM_PACED
-
-
-def _nothing() -> None:
-    pass
 
 
 def _call_s(call: Call, device: str) -> float:
