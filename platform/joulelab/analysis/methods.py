@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import floor
+from statistics import median
 
 from joulelab.analysis.knob_study import KnobPhase
 from joulelab.analysis.search_result import SearchResult
@@ -85,11 +86,19 @@ def _paragraph(
         min_windows=settings.get("procedure.min_windows"),
         num_measurements=len(measurements),
         quick=quick,
+        disturbed=_disturbed(measurements),
         shortest_s=floor(10 * min(lengths_s, default=0.0)) / 10,
         following=Procedure().following(),
         longest_following_s=LONGEST_FOLLOWING_S,
         **facts,
     )
+
+
+def _disturbed(measurements: Sequence[Measurement]) -> tuple[float, float] | None:
+    """Return for what share of a measurement others slowed the host: the median, and the most."""
+    shares = [each.observed.host_disturbed_share for each in measurements if each.valid]
+    known = [share for share in shares if share is not None]
+    return (median(known), max(known)) if known else None
 
 
 def _temperatures_c(measurements: Sequence[Measurement]) -> list[list[float]]:

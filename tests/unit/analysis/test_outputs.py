@@ -357,3 +357,34 @@ def test_what_every_gpu_says_of_one_quantity_is_one_row():
         ["waiting", "gpu0.waiting_per_unit_s 1e-06, gpu1.waiting_per_unit_s 2e-06"],
         ["ttft", "ttft_p50_s 0.5"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("shares", "told"),
+    [
+        ((None, None), None),
+        ((0.0, 0.1, 0.4, None), "for 10% of a measurement at the median and 40% at most"),
+    ],
+)
+def test_methods_say_how_much_others_slowed_the_host(shares, told):
+    rows = [
+        replace(one, observed=replace(one.observed, host_disturbed_share=share))
+        for one, share in zip(sweep(CLOCKS_MHZ), shares * 99, strict=False)
+    ]
+
+    (section,) = sweep_report(analyse_sweep(rows), rows).sections
+
+    assert ("Other work slowed the core" in section.methods) == (told is not None)
+    assert told is None or told in section.methods
+
+
+def test_a_measurement_says_how_much_others_slowed_its_host():
+    one = measurement(1410)
+    disturbed = replace(one, observed=replace(one.observed, host_disturbed_share=0.31))
+
+    before, after = (
+        str(report_lines([Record(measurement=each, trace=None)])) for each in (one, disturbed)
+    )
+
+    assert "others slowed" not in before
+    assert "others slowed the host's core 31%" in after
