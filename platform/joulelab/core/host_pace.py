@@ -1,7 +1,7 @@
 """Whether other work slows the core that a program runs on, by how long a call in Python takes.
 
-Work on the second hardware thread of a core slows it for milliseconds to seconds. Behind H200s a
-call in Python took 1.9 times as long then, a launch 1.4 and ResNet-18 at batch 1 1.6 times
+Other work, as on the second hardware thread of a core, slows it for milliseconds to seconds. Behind
+H200s a call in Python took 1.9 times as long then, a launch 1.4 and ResNet-18 at batch 1 1.6 times
 (experiments/results/h200_hosts).
 """
 
