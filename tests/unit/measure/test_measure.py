@@ -279,7 +279,7 @@ def test_a_simulated_trial_costs_little_time_of_ours():
 
 @pytest.mark.slow
 def test_the_procedure_works_with_threads_on_the_machines_clock():
-    gpu = FakeGpu(read_s=0.001)
+    gpu = FakeGpu(read_s=0.001, unit_s=0.01)
     gpu._clock = MonotonicClock()
     gpu.phase_s = 0.0
     gpu.levels = [(0.0, IDLE_W, 0.0)]
