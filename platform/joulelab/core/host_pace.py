@@ -6,7 +6,7 @@ H200s a call in Python took 1.9 times as long then, a launch 1.4 and ResNet-18 a
 """
 
 import time
-from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from joulelab.core.clock import Clock, MonotonicClock
@@ -18,6 +18,8 @@ _FASTEST = 0.05
 _PERIOD_S = 0.04
 _LEAST_LOOKS = 10
 """Over windows, for a share to be told: units of more than 0.1 s leave fewer in a second."""
+_MOST_LOOKS = 20_000
+"""Kept, 13 minutes of them: a study of days must not take ever more memory and time."""
 _NUM_CALLS = 300
 
 
@@ -56,8 +58,7 @@ class HostPace:
         self._clock = clock
         self._looks = is_ours and isinstance(clock, MonotonicClock)
         self._look = look or _look
-        self._at_s: list[float] = []
-        self._paces_s: list[float] = []
+        self._seen: deque[tuple[float, float]] = deque(maxlen=_MOST_LOOKS)  # when, and the pace
 
     def between(self, run_unit: Callable[[], float]) -> Callable[[], float]:
         """Return ``run_unit`` with a look before it where one is due."""
@@ -66,9 +67,8 @@ class HostPace:
 
         def run() -> float:
             now_s = self._clock.now_s()
-            if not self._at_s or now_s >= self._at_s[-1] + _PERIOD_S:
-                self._at_s.append(now_s)
-                self._paces_s.append(self._look())
+            if not self._seen or now_s >= self._seen[-1][0] + _PERIOD_S:
+                self._seen.append((now_s, self._look()))
             return run_unit()
 
         return run
@@ -76,13 +76,13 @@ class HostPace:
     def disturbed_share(self, start_s: float, stop_s: float) -> float | None:
         """Return the share of the looks between two instants at which others slowed the core.
 
-        An undisturbed core's pace is that of the fastest looks so far. ``None`` of few looks.
+        An undisturbed core's pace is that of the fastest looks lately. ``None`` of few looks.
         """
-        first, last = bisect_left(self._at_s, start_s), bisect_right(self._at_s, stop_s)
-        if last - first < _LEAST_LOOKS:
+        inside_s = [pace_s for at_s, pace_s in self._seen if start_s <= at_s <= stop_s]
+        if len(inside_s) < _LEAST_LOOKS:
             return None
-        limit_s = undisturbed_s(self._paces_s)
-        return sum(pace_s > limit_s for pace_s in self._paces_s[first:last]) / (last - first)
+        limit_s = undisturbed_s([pace_s for _, pace_s in self._seen])
+        return sum(pace_s > limit_s for pace_s in inside_s) / len(inside_s)
 
 
 def _look() -> float:
