@@ -330,3 +330,42 @@ def test_heads_of_a_size_of_a_kernel_or_beyond_all_are_not_padded():
 
 def test_a_hopper_pads_no_heads():
     assert core_s_mhz("h100_sxm", 40) == pytest.approx(core_s_mhz("h100_sxm", 64), rel=1e-6)
+
+
+def busy_w(one, device="h200_sxm"):
+    """Return what the units draw meanwhile, beside what bytes and operations do."""
+    made, processor = as_written(model(one, precision="bf16"), one), PROCESSORS[device]
+    (phase,) = plan(made, "graph", processor.family)
+    found = run(phase, conditions(processor, "graph", (OperatingPoint(),), 1))
+    costs, settled = found.costs, found.settled
+    units_j = settled.compute_j + settled.memory_j - costs.flop_j - costs.memory_j
+    units_j -= costs.cache_j * (processor.voltage.at(settled.clock_mhz) ** 2)
+    return float((units_j / settled.device_s)[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("one", "share"),
+    [
+        (operator("cat", "copy"), 0.51),
+        (operator("cat", "copy", layout="strided"), 0.72),
+        (operator("upsample_bilinear2d", "elementwise"), 0.66),
+    ],
+)
+def test_units_that_wait_for_memory_draw_less(one, share):
+    plain = operator("gelu", "elementwise")
+
+    waiting, busy = (
+        busy_w(replace(each, pipe="fp32", flop=0.0, read_b=1e10, written_b=1e10))
+        for each in (one, plain)
+    )
+
+    assert waiting / busy == pytest.approx(share, abs=0.01)
+
+
+def test_on_other_processors_all_kernels_draw_alike():
+    costs = group_costs(
+        plan(model(operator("cat", "copy"), precision="bf16"), "eager", "cpu")[0].table,
+        PROCESSORS["epyc_9654"],
+    )
+
+    assert (costs.activity == 1.0).all()

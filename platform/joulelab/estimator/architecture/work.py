@@ -89,7 +89,7 @@ class GroupWork:
     clock_mhz: float
     waiting_mhz: float  # core clock while it waits
     energy: EnergySplit  # what was predicted, waiting included
-    busy: float = 1.0  # share of the cores that work while it runs, 0..1
+    busy: float = 1.0  # share of the cores that work while it runs, by what they draw, 0..1
     # Share of the busy cores' energy that was predicted as compute, 0..1; the rest, of cores that
     # wait for data, as memory.
     core_share: float = 1.0

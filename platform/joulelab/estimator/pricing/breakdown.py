@@ -203,11 +203,11 @@ class _Groups:
         )
 
     def _busy_share(self, row: int) -> float:
-        """Return the share of the units' time on the device in which they are busy."""
-        fixed_s = self._result.costs.fixed_s[row]
-        device_s = self._result.settled.device_s[0, row]
-        busy_s = self._result.costs.fill[row] * (device_s - fixed_s) + FIXED_SHARE * fixed_s
-        return float(busy_s / device_s)
+        """Return the share of the units' time on the device in which they are busy and active."""
+        costs, device_s = self._result.costs, self._result.settled.device_s[0, row]
+        fixed_s = costs.fixed_s[row]
+        busy_s = costs.fill[row] * (device_s - fixed_s) + FIXED_SHARE * fixed_s
+        return float(costs.activity[row] * busy_s / device_s)
 
     def _events(
         self, members: Sequence[Operator], row: int, group: GroupEstimate, wait_s: float

@@ -53,6 +53,17 @@ _LIKE = {
     WIDE_GROUPS: "grouped_convolution",
 }
 """Class that stands for another where that was not measured."""
+ACTIVITY: Mapping[str, float] = {
+    "batch_norm_backward": 0.70,
+    CHANNELS_LAST: 0.61,
+    "concatenation": 0.51,
+    PLAIN_GROUPS: 0.24,
+    "resizing": 0.66,
+    "strided_concatenation": 0.72,
+}
+"""Power of busy units in kernels of a class over that in most kernels of GPUs, where networks on
+H200s and an H100 have it below three quarters (benchmarks/fit_activity.py): they wait for memory,
+or have few blocks."""
 _NORMS = ("batch_norm", "layer_norm", "group_norm")
 GROUP_NORM = "native_group_norm"
 _REDUCING = ("native_layer_norm", "native_batch_norm", "native_batch_norm_backward", GROUP_NORM)

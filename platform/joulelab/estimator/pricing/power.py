@@ -140,7 +140,7 @@ class _Load:
         memory_s = memory_side_s(costs, self.processor, clock_mhz)
         work_s = kernel_s(core_s, memory_s)
         voltage2 = self.processor.voltage.at(clock_mhz) ** 2
-        busy_s = costs.fill * work_s + turns_s + FIXED_SHARE * costs.fixed_s
+        busy_s = costs.activity * (costs.fill * work_s + FIXED_SHARE * costs.fixed_s) + turns_s
         scale = voltage2 if self.processor.last_cache.on_core_clock else 1.0
         return _AtClock(
             clock_mhz=clock_mhz,

@@ -12,7 +12,7 @@ import numpy as np
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import roofline_s, starvation
 from joulelab.errors import ConfigError
-from joulelab.estimator.pricing.kernel_class import FIRST_CONVOLUTIONS, ONE_BY_ONE
+from joulelab.estimator.pricing.kernel_class import ACTIVITY, FIRST_CONVOLUTIONS, ONE_BY_ONE
 from joulelab.estimator.pricing.kernel_rates import (
     efficiency,
     group_sums,
@@ -57,6 +57,7 @@ class GroupCosts:
     turns_s_mhz: Array  # time at 1 MHz in which all units are busy before that
     fixed_s: Array  # time that no clock changes: filling, draining, links
     fill: Array  # share of the units that has work, 0..1
+    activity: Array  # power of units with work, over that in most kernels, 0..1
     flop_j: Array  # energy of operations
     cache_j: Array  # energy of bytes of the last cache
     memory_j: Array  # energy of bytes of the main memory and of links
@@ -96,6 +97,7 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
         + waiting_s
         + recurrent.fixed_s,
         fill=_group_fill(table, core_s_mhz, fill),
+        activity=_activity(table, processor),
         flop_j=sum(
             (flop[pipe] * processor.power.flop_j[pipe] for pipe in flop),
             start=np.zeros(table.num_rows),
@@ -241,6 +243,12 @@ def _group_fill(table: WorkTable, core_s_mhz: Array, fill: Array) -> Array:
     total = table.per_group(core_s_mhz)
     used = table.per_group(core_s_mhz * fill)
     return np.divide(used, total, out=np.ones_like(total), where=total > 0)
+
+
+def _activity(table: WorkTable, processor: Processor) -> Array:
+    if processor.family != "gpu":
+        return np.ones(table.num_rows)
+    return np.array([ACTIVITY.get(table.classes[row], 1.0) for row in table.main])
 
 
 def _link(table: WorkTable, processor: Processor, num_devices: int) -> tuple[Array, Array]:
