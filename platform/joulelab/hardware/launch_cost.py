@@ -40,10 +40,12 @@ _CALLS: Mapping[str, tuple[str, float]] = {
     "norm": ("layer_norm", 1.0),
     "group_norm": ("layer_norm", 2.5),
     **{f"batch_norm_{dtype}": ("layer_norm", 2.4) for dtype in _HALF},
+    "batch_norm_float32": ("layer_norm", 1.5),
 }
 """By kind or class of kernel: the call that is measured, and over it the bfloat16 call of such
 kernels. Convolutions bring images into the layout of matrix units and back, but for windows of
-single pixels; half precision converts the statistics of a batch before it normalises."""
+single pixels; half precision converts the statistics of a batch before it normalises, while
+cuDNN normalises float32."""
 
 
 def eager_launch_s(operator_s: Mapping[str, float]) -> dict[str, float]:
