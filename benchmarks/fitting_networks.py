@@ -159,7 +159,7 @@ def _of_network(name: str, family: str, model: str, batch: int) -> Iterator[Case
     if name in _GRAPHED:
         yield from (Case(**one, batch=size, mode="graph") for size in (batch, 1))
     if name in _ALSO_FP32:
-        yield Case(**one, batch=batch, precision="fp32")
+        yield from (Case(**one, batch=size, precision="fp32") for size in (batch, 1))
     if name in _TRAINED:
         yield Case(**one, batch=_TRAINED[name], phase="train")
 

@@ -37,7 +37,7 @@ import torch
 from energy_poller import EnergyPoller
 from estimator_anchors import NvmlSensors, Sensors, TrialSensors
 from network_loops import LoopMaker
-from network_points import Case
+from network_points import Case, across_kinds
 from network_windows import Runner
 
 from joulelab.estimator.calibration.host_speed import host_speed
@@ -52,7 +52,7 @@ _CASE_COLUMNS = (
 _ROW_COLUMNS = (
     *("time_s", "time_u_s", "energy_j", "power_w", "power_u_w"),
     *("counter_energy_j", "counter_power_w", "sm_clock_mhz", "temperature_c"),
-    *("host_s", "undisturbed_s", "disturbed", "num_windows"),
+    *("host_s", "undisturbed_s", "undisturbed_power_w", "disturbed", "num_windows"),
     *("first_s", "window_s", "num_iterations", "num_samples"),
     *("peak_memory_b", "started_s", "uuid", "error"),
 )
@@ -88,7 +88,7 @@ def main() -> int:
     begin_s = time.monotonic()
     chosen = [case for case in _cases(settings) if case.name.startswith(tuple(settings.only))]
     if settings.host_bound:
-        chosen = [case for case in chosen if case.is_host_bound]
+        chosen = across_kinds([case for case in chosen if case.is_host_bound])
     device, sensors, uuid = _device(is_trial=settings.dry_run)
     with EnergyPoller("" if settings.dry_run else uuid) as poller:
         runner = Runner(device, sensors, poller, LoopMaker(device), uuid)
@@ -267,7 +267,7 @@ class Header:
         host = self._entries[-1]["host"]
         if when in host:
             return
-        found = host_speed(runner.device, 4.0 * runner.scale)
+        found = host_speed(runner.device, 12.0 * runner.scale)
         runner.undisturbed_s = min(found.pace_s, runner.undisturbed_s)
         host[when] = asdict(found)
         self._path.write_text(json.dumps(self._entries, indent=1) + "\n")

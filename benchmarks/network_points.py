@@ -63,6 +63,8 @@ class Network:
     batch: int
 
 
+_STRIDE = 7
+"""Networks from one to the next: those of a kind stand side by side in lists."""
 _NEW_TOKENS = 64
 _PROMPT_TOKENS = {"mamba-130m": 64}
 """Prompts of other lengths than 512: PyTorch's own Mamba launches kernels for each token."""
@@ -120,6 +122,13 @@ def all_cases() -> list[Case]:
         for index, group in enumerate(groups)
     ]
     return [case for _, group in sorted(placed, key=lambda each: each[0]) for case in group]
+
+
+def across_kinds(cases: Sequence[Case]) -> list[Case]:
+    """Return cases so that any first part has networks of all kinds; those of one stay in a row."""
+    networks = list(dict.fromkeys(case.network for case in cases))
+    mixed = [name for first in range(_STRIDE) for name in networks[first::_STRIDE]]
+    return sorted(cases, key=lambda case: mixed.index(case.network))
 
 
 def recurrent_cases() -> Iterator[Case]:

@@ -2,11 +2,11 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from energy_poller import EnergyPoller
@@ -21,12 +21,15 @@ from joulelab.estimator.calibration.host_speed import move_to_calmest_core
 WARM_S, WINDOW_S = 0.8, 2.0
 EDGE_S = 0.05
 """A power sample averages some 25 ms; those nearer to the window's start also saw its outside."""
+_SAMPLE_S = 0.025
 
 PARTS = 3
 _CHUNK_S = 0.04
 _MOST_DISTURBED = 0.1
 """Share of a window's chunks in which others may slow the host's core."""
 _MOST_WINDOWS = 3
+_LEAST_CHUNKS = 5
+"""Undisturbed ones, for their time and power to be told."""
 _PROFILED = ("eager", "compiled_launched")
 """Modes whose kernels a profile tells apart: within a graph they belong to no operator."""
 
@@ -162,7 +165,7 @@ class Runner:
         time_s = (stop_s - started_s) / (PARTS * per_part)
         return {
             **row,
-            **paced.columns(),
+            **paced.columns(samples),
             "counter_power_w": counter_w,
             "counter_energy_j": None if counter_w is None else counter_w * time_s,
             "sm_clock_mhz": clock_mhz,
@@ -181,28 +184,53 @@ class Pace:
 
     def __init__(self, undisturbed_s: float) -> None:
         self._limit_s = DISTURBED * undisturbed_s
-        self._chunks: list[tuple[float, float]] = []  # pace before, and seconds of an iteration
+        self._chunks: list[Chunk] = []
 
     def run(self, step: Callable[[], object], num: int) -> None:
         """Run ``step`` ``num`` times."""
-        before_s, begin_s = python_call_s(), time.perf_counter()
+        pace_s, started_s, begin_s = python_call_s(), time.time(), time.perf_counter()
         for _ in range(num):
             step()
-        self._chunks.append((before_s, (time.perf_counter() - begin_s) / num))
+        elapsed_s = time.perf_counter() - begin_s
+        self._chunks.append(Chunk(pace_s, started_s, started_s + elapsed_s, elapsed_s / num))
 
-    def columns(self) -> dict[str, object]:
-        """Return what an iteration took the host while undisturbed, and how often it was not."""
-        paces_s = [pace for pace, _ in self._chunks]
-        worse = [max(pair) for pair in pairwise([*paces_s, paces_s[-1]])]
-        calm = [
-            elapsed
-            for pace, (_, elapsed) in zip(worse, self._chunks, strict=True)
-            if pace <= self._limit_s
+    def columns(self, samples: list[tuple[float, float]]) -> dict[str, object]:
+        """Return an iteration's time and the power while undisturbed, and how often it was not.
+
+        Args:
+            samples: Times and powers; each is of some time before.
+        """
+        paces_s = [chunk.pace_s for chunk in self._chunks]
+        worse_s = map(max, pairwise([*paces_s, paces_s[-1]]))
+        calm = [pace_s <= self._limit_s for pace_s in worse_s]
+        found: dict[str, object] = {"disturbed": 1 - sum(calm) / len(calm)}
+        if sum(calm) < _LEAST_CHUNKS:
+            return found
+        times_s = [chunk.iteration_s for chunk, is_calm in self._both(calm) if is_calm]
+        powers_w = [power_w for at_s, power_w in samples if self._is_calm(calm, at_s)]
+        found["undisturbed_s"] = median(times_s)
+        return found | ({"undisturbed_power_w": fmean(powers_w)} if powers_w else {})
+
+    def _both(self, calm: list[bool]) -> Iterable[tuple["Chunk", bool]]:
+        return zip(self._chunks, calm, strict=True)
+
+    def _is_calm(self, calm: list[bool], at_s: float) -> bool:
+        """Return whether all of what a sample averages was undisturbed."""
+        averaged = [
+            is_calm
+            for chunk, is_calm in self._both(calm)
+            if chunk.started_s <= at_s and at_s - _SAMPLE_S <= chunk.stopped_s
         ]
-        return {
-            "undisturbed_s": median(calm) if calm else None,
-            "disturbed": 1 - len(calm) / len(worse),
-        }
+        return bool(averaged) and all(averaged)
+
+
+class Chunk(NamedTuple):
+    """Some iterations in a row, and the core's pace before them."""
+
+    pace_s: float
+    started_s: float
+    stopped_s: float
+    iteration_s: float
 
 
 class Marks:

@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, cast
@@ -53,8 +53,8 @@ class Measured:
         mode: How it was run, in the table's words.
         num_executions: How often a question's answer has the phase: decode is of every new token.
         seen: Whether it was measured before.
-        disturbed: Share of the time in which other work slowed the host's core; ``None`` of tables
-            that do not say.
+        disturbed: Share of the time in which other work slowed the host's core, 0 where it is left
+            out of the run; ``None`` of tables that do not say.
     """
 
     run: MeasuredRun
@@ -119,13 +119,24 @@ def _measured(row: Mapping[str, str], device: str) -> Measured:
         energy_j=float(row["energy_j"]),
     )
     times = int(knobs["new_tokens"]) if row["phase"] == "decode" else 1
+    disturbed = float(row["disturbed"]) if row.get("disturbed") else None
+    if _says_undisturbed(row):
+        time_s = float(row["undisturbed_s"])
+        energy_j = time_s * float(row["undisturbed_power_w"])
+        run, disturbed = replace(run, time_s=time_s, energy_j=energy_j), 0.0
     return Measured(
         run=run,
         mode=row["mode"],
         num_executions=times,
         seen=row["seen"] == "1",
-        disturbed=float(row["disturbed"]) if row.get("disturbed") else None,
+        disturbed=disturbed,
     )
+
+
+def _says_undisturbed(row: Mapping[str, str]) -> bool:
+    """Return whether a row has time and power while nobody slowed a host that sets the pace."""
+    has_both = row.get("undisturbed_s") and row.get("undisturbed_power_w")
+    return bool(has_both) and float(row["host_s"]) >= float(row["time_s"]) / 2
 
 
 def compared(measured: Measured, host: str | None = None) -> Errors:
