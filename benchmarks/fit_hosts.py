@@ -28,7 +28,7 @@ from joulelab.hardware.launch_cost import LAUNCHES, MODULES
 from joulelab.hardware.processors import PROCESSORS, Host, find_host, on_host
 
 _HOSTS = Path(__file__).parents[1] / "experiments" / "results" / "h200_hosts"
-_TABLES = tuple(_HOSTS / f"{name}_fitted.csv" for name in ("first", "second", "third"))
+_TABLES = tuple(_HOSTS / f"{name}_fitted.csv" for name in ("first", "second", "third", "fourth"))
 _H200 = PROCESSORS["h200_sxm"]
 _HOST_BOUND = 0.7
 """Share of the measured time that kernels take, up to which the host sets it."""

@@ -8,17 +8,17 @@ takes longer for all of them, and for its modules and views.
 
 from collections.abc import Mapping
 
-LAUNCHES = 1.15
+LAUNCHES = 1.18
 """Launches of a program over those of a loop: arguments, checks, caches that others have used."""
 MODULES = 2.0
 """Modules entered, over an empty one's call. From none to three fit equally well where cores are
 undisturbed; two let ResNet-18 slow down as it does where others share the core."""
-VIEWS = 0.55
+VIEWS = 0.57
 """Calls that launch nothing, of views, arguments and checks, over a launch in a loop."""
-TRAINING = 1.4
+TRAINING = 1.6
 """Host time of a step of training over that of its kernels in inference: the gradient's graph.
 
-Fitted together to 49 programs, and 5 steps of training, behind three H200s on cores that nobody
+Fitted together to 84 programs, and 7 steps of training, behind four H200s on cores that nobody
 disturbed (experiments/results/h200_hosts)."""
 
 _HALF = ("float16", "bfloat16")

@@ -25,7 +25,7 @@ from joulelab.tracing.fusion import Groups, ValueBytes, fused, unfused
 from joulelab.tracing.precision import at_precision, element_b
 from joulelab.tracing.program import Operator, Program, ProgramPhase, TracedModel
 
-LIBRARY_LAUNCH = 0.8
+LIBRARY_LAUNCH = 0.77
 """Launches of kernels within a library's call, over those of PyTorch's operators: fitted with them
 to an LSTM and to convolutions of wide groups (experiments/results/h200_hosts)."""
 
