@@ -64,7 +64,7 @@ _BOARDS: Mapping[str, _Boards] = {
         *((folder / "unseen.csv", None) for folder in (_LAST, _RECURRENT)),
         *(
             (_HOSTS / f"{name}.csv", _HOSTS / f"{name}_host.toml")
-            for name in ("first", "second", "third")
+            for name in ("first", "second", "third", "fourth")
         ),
     ),
     "h100_sxm": (

@@ -33,7 +33,7 @@ _TABLES = {
     "h200_sxm": (
         *("h200_kernels/networks.csv", "h200_channels_last/networks.csv"),
         *("h200_groups/networks.csv", "h200_recurrent/networks.csv"),
-        *(f"h200_hosts/{name}_fitted.csv" for name in ("first", "second", "third")),
+        *(f"h200_hosts/{name}_fitted.csv" for name in ("first", "second", "third", "fourth")),
     ),
     "h100_sxm": ("h100_kernels/networks.csv",),
 }

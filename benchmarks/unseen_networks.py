@@ -92,17 +92,24 @@ class Errors:
         return (run.energy_j or 0.0) / (run.time_s or 1.0)
 
 
-def read_measured(path: Path, device: str) -> list[Measured]:
+def read_measured(path: Path, device: str, *, undisturbed: bool = False) -> list[Measured]:
     """Read the cases of a table that were measured with their power.
+
+    Args:
+        path: The table.
+        device: As ``joulelab estimate`` takes it.
+        undisturbed: Take time and power while nobody slowed a host that sets the pace, where the
+            table says them.
 
     Raises:
         ConfigError: If it is no such table.
     """
     rows = read_csv_table(path, columns=("name", "model", "time_s", "energy_j", "error"))
-    return [_measured(row, device) for row in rows if row["energy_j"] and not row["error"]]
+    chosen = (row for row in rows if row["energy_j"] and not row["error"])
+    return [_measured(row, device, undisturbed=undisturbed) for row in chosen]
 
 
-def _measured(row: Mapping[str, str], device: str) -> Measured:
+def _measured(row: Mapping[str, str], device: str, *, undisturbed: bool) -> Measured:
     knobs, model = json.loads(row["knobs"]), row["model"]
     run = MeasuredRun(
         name=row["name"],
@@ -120,7 +127,7 @@ def _measured(row: Mapping[str, str], device: str) -> Measured:
     )
     times = int(knobs["new_tokens"]) if row["phase"] == "decode" else 1
     disturbed = float(row["disturbed"]) if row.get("disturbed") else None
-    if _says_undisturbed(row):
+    if undisturbed and _says_undisturbed(row):
         time_s = float(row["undisturbed_s"])
         energy_j = time_s * float(row["undisturbed_power_w"])
         run, disturbed = replace(run, time_s=time_s, energy_j=energy_j), 0.0
@@ -189,10 +196,12 @@ def _phase(answer: Estimate, name: str) -> PhaseEstimate:
 def unseen_errors(table: Path, device: str, host: str | None = None) -> list[Errors]:
     """Return the errors of all cases of a table that no fit has seen.
 
-    Behind a host that was measured, cases are left out while whose window others slowed its core,
-    where the table says that: the estimate is of a core to itself.
+    Behind a host that was measured, what counts is while nobody slowed its core, where the table
+    says that, and cases are left out while whose window others did: the estimate is of a core to
+    itself.
     """
-    unseen = [one for one in read_measured(table, device) if not one.seen]
+    measured = read_measured(table, device, undisturbed=host is not None)
+    unseen = [one for one in measured if not one.seen]
     return _all(unseen if host is None else filter(_is_calm, unseen), host)[0]
 
 
@@ -216,7 +225,7 @@ def main() -> int:
             f"There is no table {settings.csv}; benchmarks/measure_networks.py makes it."
         )
         return 1
-    measured = read_measured(settings.csv, settings.device)
+    measured = read_measured(settings.csv, settings.device, undisturbed=settings.calm)
     if settings.calm:
         measured = [one for one in measured if _is_calm(one)]
     found, refused = _all(measured, settings.host)
