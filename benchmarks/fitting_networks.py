@@ -58,7 +58,7 @@ _CALLED = {
 _LANGUAGE = {
     "gpt2-medium": "gpt2-medium",
     "tinyllama-1.1b": llama(2048, 5632, 22, 32, 4),
-    "qwen2.5-1.5b": "qwen2.5-1.5b",
+    "qwen2.5-1.5b": llama(1536, 8960, 28, 12, 2, kind="qwen2"),
     "pythia-1b": pythia(2048, 16, 8),
     "pythia-160m": pythia(768, 12, 12),
     "bloom-560m": of_transformers("bloom", hidden_size=1024, n_layer=24, n_head=16),
