@@ -161,6 +161,45 @@ def test_models_are_compared_on_what_they_were_not_shown(capsys, table):
     assert {"maximum clock", "best fixed clock"} == set(scores["mean"][0]["baselines"])
 
 
+def rows_written(path, num_applications):
+    rows = rows_by_law(num_applications)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("num_applications", "level", "why"),
+    [(2, 0.0, "at least 3 applications"), (3, 0.75, "9 applications when the model is fitted")],
+)
+def test_training_says_which_intervals_few_applications_give_and_predicting_how_to_ask(
+    capsys, tmp_path, num_applications, level, why
+):
+    """It failed by default, for a setting that no command has."""
+    table = rows_written(tmp_path / "few.csv", num_applications)
+    names = ("--power", "mean", "--time", "mean")
+
+    _, out, _ = told(capsys, "train", table, "--out", tmp_path / "m", *names, "--json")
+    asked = ("predict", table, tmp_path / "m", "--application", "app01", "--sm-clock-mhz", 900)
+    code, _, err = told(capsys, *asked)
+    again, _, _ = told(capsys, *asked, "--level", json.loads(out)["highest_level"])
+
+    assert json.loads(out)["highest_level"] == level
+    assert (code, again) == (2, 0)
+    assert why in " ".join(err.split())
+    assert "--level 0" in err
+
+
+def test_two_applications_are_too_few_to_hold_one_out(capsys, tmp_path):
+    """An empty table was printed, and that 2 are needed."""
+    code, out, err = told(capsys, "evaluate", rows_written(tmp_path / "few.csv", 2))
+
+    assert (code, out) == (2, "")
+    assert "at least 3 values to hold one out, got ['app00', 'app01']" in " ".join(err.split())
+
+
 def test_a_missing_column_is_named_and_is_code_2(capsys, table, tmp_path):
     bad = tmp_path / "bad.csv"
     bad.write_text(table.read_text().replace("power_w", "power_mw", 1))

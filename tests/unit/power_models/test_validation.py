@@ -47,7 +47,7 @@ def test_clock_ranges_keep_the_default_clock_for_the_profile():
 
 
 def test_one_gpu_cannot_be_left_out():
-    with pytest.raises(ConfigError, match="Column 'gpu' must hold at least two"):
+    with pytest.raises(ConfigError, match="Column 'gpu' must hold at least 2"):
         splits(RUNS, "gpu")
 
 
