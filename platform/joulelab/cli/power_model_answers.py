@@ -27,6 +27,7 @@ from joulelab.power_models.operating_model import (
     Choice,
     OperatingModel,
     Quantity,
+    held,
     load_operating_model,
 )
 from joulelab.power_models.queries import Profile, Queries, profile_of, sweep
@@ -151,7 +152,7 @@ class Sweep(OnBoard, Printing):
     sm_active: float | None = None  # SM activity there.
     tensor_active: float | None = None  # Tensor activity there.
     gr_engine_active: float | None = None  # Graphics engine activity there.
-    time_s: float = 1.0  # How long the work took there.
+    time_s: float = 1.0  # How long the work takes there where no power limit holds the clock.
     gpu: str | None = None  # Label under which the model knows the board; by default the key.
     sm_clock_mhz: tuple[float, ...] = ()  # Clocks; by default all of the GPU.
     level: float = 0.0  # Of the intervals; 0 asks for none.
@@ -178,7 +179,14 @@ class Sweep(OnBoard, Printing):
             clock_mhz=float(GPUS[self.board].default_clock_mhz),
             activity={name: value for name, value in activity.items() if value is not None},
             time_s=self.time_s,
+            power_limit_w=float(GPUS[self.board].default_power_limit_w),
         )
+
+
+_HELD = (
+    "The power limit holds it at {mhz:g} MHz: there it runs whatever higher clock is asked for, "
+    "and none of those is marked."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +196,8 @@ class Answers:
     columns: Mapping[str, Array]
     intervals: Mapping[str, Interval]
     outside: Sequence[str]
-    choices: Mapping[str, Choice]  # by objective
+    choices: Mapping[str, Choice]  # by objective; empty where no clock is reached
+    held_mhz: float | None  # where a power limit holds the clocks above; None where it holds none
 
     @classmethod
     def of(cls, model: OperatingModel, queries: Queries, level: float) -> "Answers":
@@ -202,9 +211,17 @@ class Answers:
         }
         known = ("sm_clock_mhz", "power_w", "time_s")
         predicted = Predicted(**{name: columns[name] for name in known})
-        choices = {name: model.choose(queries, name, predicted=predicted) for name in CHOSEN_BY}
-        outside = model.outside(queries)
-        return cls(columns=columns, intervals=ends, outside=outside, choices=choices)
+        running_mhz = held(model.power, queries).sm_clock_mhz
+        is_held = running_mhz < queries.sm_clock_mhz
+        chosen = () if is_held.all() else CHOSEN_BY
+        choices = {name: model.choose(queries, name, predicted=predicted) for name in chosen}
+        return cls(
+            columns=columns,
+            intervals=ends,
+            outside=model.outside(queries),
+            choices=choices,
+            held_mhz=float(running_mhz.max()) if is_held.any() else None,
+        )
 
     def summary(self) -> dict[str, object]:
         """Return all of it as JSON can hold it; reasons where a choice has one."""
@@ -213,6 +230,7 @@ class Answers:
             "predictions": self.rows(),
             "best_clock_mhz": {n: float(clocks_mhz[c.row]) for n, c in self.choices.items()},
             "choice_reason": {n: c.reason for n, c in self.choices.items() if c.reason},
+            "held_mhz": self.held_mhz,
             "outside": list(self.outside),
         }
 
@@ -234,6 +252,8 @@ class Answers:
             if choice.reason:
                 text = f"By {OBJECTIVES[name].label} the choice is {choice.reason}."
                 yield Text(text, style="yellow")
+        if self.held_mhz is not None:
+            yield Text(_HELD.format(mhz=self.held_mhz), style="yellow")
         widened = ", intervals widened" if self.intervals else ""
         for text in self.outside:
             yield Text(f"Outside the training domain{widened}: {text}", style="yellow")

@@ -20,7 +20,7 @@ from joulelab.power_models.queries import profile_of, sweep
 from joulelab.power_models.readers import Repeats, read_csv, runs_of_measurements
 from joulelab.power_models.runs import Runs
 from joulelab.power_models.studies import explained, learnable
-from joulelab.power_models.validation import COLD, WARM, Validated, validate
+from joulelab.power_models.validation import COLD, WARM, Validated, splits, validate
 from joulelab.tracking.addresses import discreet
 from joulelab.tracking.mlflow_registry import RegisteredModel, store_of
 from joulelab.tracking.store import read_studies
@@ -100,12 +100,14 @@ class Train(OfTable, Printing):
         )
         runs = self.learnable()
         model.fit(runs).save(self.out)
+        level = min(model.power.highest_level, model.time.highest_level)
         summary = {
             "folder": str(self.out),
             "power": self.power,
             "time": self.time,
             "num_runs": len(runs),
             "num_applications": len(runs.pairs),
+            "highest_level": level,
             "left_out": dict(runs.left_out),
             "data_hash": model.power.data_hash,
             "training_domain": {name: list(r) for name, r in model.power.domain.ranges.items()},
@@ -114,8 +116,14 @@ class Train(OfTable, Printing):
             f"{self.power} of power and {self.time} of time, from {len(runs)} runs of "
             f"{len(runs.pairs)} applications (data {model.power.data_hash}): {self.out}"
         )
-        self.show(summary, lambda: [sentence])
+        self.show(summary, lambda: [sentence, _of_intervals(level)])
         return 0
+
+
+def _of_intervals(level: float) -> str:
+    if not level:
+        return "It gives no intervals (predict with --level 0): they need 3 applications or more."
+    return f"It gives intervals up to --level {level:g}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +143,7 @@ class Evaluate(OfTable, Printing):
         check_range("--probe", self.probe, 0.01, 2)
         check_range("--level", self.level, 0, MOST_LEVEL)
         runs = self.learnable()
+        splits(runs, self.held_out)  # refuses a table that has nothing to hold out
         found: dict[str, list[Validated]] = {}
         refused: dict[str, str] = {}
         for name in self.model:

@@ -13,6 +13,7 @@ from joulelab.errors import ConfigError, MeasurementError
 from joulelab.hardware.spec import GpuSpec
 from joulelab.power_models.calibration import (
     LEFT_OUT_AT,
+    NO_INTERVALS,
     Calibration,
     Corrections,
     Interval,
@@ -69,14 +70,15 @@ class PowerModel(StoredModel):
 
     @property
     def domain(self) -> TrainingDomain:
-        """What it was trained on.
-
-        Raises:
-            ConfigError: Before ``fit``.
-        """
+        """What it was trained on; ConfigError before ``fit``."""
         if self._domain is None:
             raise ConfigError(f"The model {self.name!r} must be fitted first: call fit(runs).")
         return self._domain
+
+    @property
+    def highest_level(self) -> float:
+        """Highest level of its intervals; 0 where it gives none."""
+        return 0.0 if self._calibration is None else self._calibration.highest_level
 
     def settings(self) -> Mapping[str, Any]:
         """Return what else the constructor takes, as JSON can hold it."""
@@ -162,14 +164,12 @@ class PowerModel(StoredModel):
         """Return a new model that knows some measured points; this one stays as it is.
 
         One point of an application scales its predictions, two clocks also tilt them, and more
-        draw near ones to them. On an untrained GPU, other applications take the mean scale.
+        draw near ones to them. On an untrained GPU, other applications take the mean scale. Raises
+        ConfigError before ``fit``, or if a profile is missing.
 
         Args:
             anchors: The points.
             profiled: Where profiles are taken from; ``None`` takes ``anchors`` itself.
-
-        Raises:
-            ConfigError: Before ``fit``, or if a profile is missing.
         """
         queries, values = self._learnable(anchors, profiled)
         self._check_inside(queries)
@@ -234,8 +234,8 @@ class PowerModel(StoredModel):
         calibration = self._calibration
         if calibration is None:
             raise ConfigError(
-                f"Intervals of {self.name!r} need calibration_folds >= 2 and at least 3 "
-                f"applications when it is fitted, got calibration_folds={self.calibration_folds}."
+                f"Intervals of {self.name!r} need at least 3 applications and calibration_folds of "
+                f"2 when it is fitted, got fewer: {NO_INTERVALS}."
             )
         log_ratio = np.log(queries.clock_ratio)
         known = (0.0,) if self.target == "time_s" else ()  # profiles hold time, and power not

@@ -31,6 +31,7 @@ SECOND_POINT = 0.6
 """Clock ratio at which to measure an application for the second time, if nothing else is asked."""
 ANCHOR_SETS = ((1.0,), (1.0, SECOND_POINT))
 """Clock ratios at which held-out groups are anchored, to learn what errors are left then."""
+NO_INTERVALS = "--level 0 (predict in Python) asks for no interval"
 _UNANCHORED: tuple[float, ...] = ()
 LEFT_OUT_AT = (_UNANCHORED, *ANCHOR_SETS)
 _NUM_BINS = 8
@@ -79,6 +80,12 @@ class Calibration:
         """Return what was stored by the names of its fields; other arrays are left out."""
         return cls(**{each.name: arrays[each.name] for each in fields(cls)})
 
+    @property
+    def highest_level(self) -> float:
+        """Highest level that so many groups give."""
+        number = len(np.unique(self.group))
+        return float(np.floor(1e3 * number / (number + 1)) / 1e3)
+
     def half_width(self, level: float, log_ratio: Array, anchors: Sequence[float] = ()) -> Array:
         """Return the half width of the interval of ``level`` in logs at each clock ratio's log.
 
@@ -107,9 +114,10 @@ class Calibration:
         highest = len(groups) / (len(groups) + 1)
         if level > highest + 1e-12:
             raise ConfigError(
-                f"An interval of level {level:g} needs at least "
-                f"{int(np.ceil(level / (1 - level) - 1e-9))} groups that were held out, got "
-                f"{len(groups)}; the highest level is {highest:.3f}."
+                f"An interval of level {level:g} needs "
+                f"{int(np.ceil(level / (1 - level) - 1e-9))} applications when the model is "
+                f"fitted, got {len(groups)}: ask for --level "
+                f"{np.floor(1e3 * highest) / 1e3:g} at most; {NO_INTERVALS}."
             )
         order = np.argsort(scores)
         weight = (1.0 / counts)[which]
@@ -171,10 +179,8 @@ _REACH = 0.1
 """Distance in the log of the clock ratio over which a model errs alike: a tenth of the clock."""
 _NOISE = 0.1
 """Variance of what is measured over that of a model's own error: 0.5 % and 1.5 %, squared."""
-
 _TILT = 0.1
-"""Standard deviation of the slope that a law lacks: 5 % at 0.6 of the clock, as the law of time
-errs."""
+"""Standard deviation of the slope that a law lacks: 5 % at 0.6 of the clock, as that of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

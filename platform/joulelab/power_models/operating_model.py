@@ -151,14 +151,19 @@ class OperatingModel:
 
         That with the least predicted cost, from 0.6 of the profile's clock or the lowest measured
         one up; or a measured one of nearly that cost, or the one nearest to the best fixed clock
-        ratio of the training table, where models have been no better than that. ``predicted`` is
-        what the models predict for ``queries``, if it is known. Raises ConfigError as the models;
-        or if ``queries`` are not of one profile.
+        ratio of the training table, where models have been no better than that. It is one that the
+        device reaches, if any is. ``predicted`` is what the models predict for ``queries``, if it
+        is known. Raises ConfigError as the models; or if ``queries`` are not of one profile.
         """
         if len(queries.profiles) != 1:
             raise ConfigError(
                 f"A choice is one of the clocks of one profile, got {len(queries.profiles)}."
             )
+        reached = np.flatnonzero(self.reaches(queries))
+        if 0 < len(reached) < len(queries):
+            known = None if predicted is None else predicted.rows(reached)
+            choice = self.choose(queries.select(reached), objective, predicted=known)
+            return replace(choice, row=int(reached[choice.row]))
         profile = queries.profiles[0]
         fixed = self.power.fixed_clock(profile, objective)
         if fixed is not None:
@@ -176,6 +181,10 @@ class OperatingModel:
         if not measured[row] or row == least.row or cost[row] > worth:
             return least
         return Choice(row=row, reason=_MEASURED.format(worth=_WORTH_LEAVING, board=profile.board))
+
+    def reaches(self, queries: Queries) -> Flags:
+        """Return which queries are at clocks that no power limit keeps the device from."""
+        return np.asarray(held(self.power, queries).sm_clock_mhz >= queries.sm_clock_mhz)
 
     def _least(self, queries: Queries, objective: str, predicted: Sweep) -> Choice:
         """Return the least predicted cost of clocks that models can tell of, if any is asked."""
@@ -200,7 +209,8 @@ class OperatingModel:
 
     def outside(self, queries: Queries) -> tuple[str, ...]:
         """Say what of ``queries`` is outside what the models were trained on, a sentence each."""
-        both = (*self.power.domain.findings(queries), *self.time.domain.findings(queries))
+        asked = queries.held_at({})
+        both = (*self.power.domain.findings(asked), *self.time.domain.findings(asked))
         return tuple(dict.fromkeys(both))
 
     def save(self, folder: Path) -> None:
@@ -210,7 +220,11 @@ class OperatingModel:
 
 
 def held(power: PowerModel, queries: Queries) -> Queries:
-    """Return ``queries`` at the clocks at which their power limits hold the device."""
+    """Return ``queries`` at the clocks at which their power limits hold the device.
+
+    What was seen to run, or to be held, goes before what the power model says of it.
+    """
+    queries = queries.held_at({})
     limits_w = [profile.power_limit_w or np.inf for profile in queries.profiles]
     if not np.isfinite(limits_w).any():
         return queries
@@ -219,11 +233,11 @@ def held(power: PowerModel, queries: Queries) -> Queries:
     )
     wanted_mhz, clock_mhz = queries.sm_clock_mhz, queries.sm_clock_mhz.copy()
     for number, rows in queries.by_profile():
-        limit_w = limits_w[number]
-        if np.isfinite(limit_w):
-            asked = sweep(free.profiles[number])
+        limit_w, profile = limits_w[number], free.profiles[number]
+        if np.isfinite(limit_w) and profile.held_mhz is None:
+            asked = sweep(profile)
             fits = asked.sm_clock_mhz[power.predict(asked) <= CAP_SHARE * limit_w]
-            highest_mhz = fits.max() if len(fits) else asked.sm_clock_mhz[0]
+            highest_mhz = max(fits.max(initial=asked.sm_clock_mhz[0]), profile.reached_mhz or 0.0)
             clock_mhz[rows] = np.minimum(wanted_mhz[rows], highest_mhz)
     return replace(queries, sm_clock_mhz=clock_mhz)
 

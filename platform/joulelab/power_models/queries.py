@@ -33,6 +33,10 @@ class Profile:
     time_s: float | None = None  # how long the run took; None if power alone is asked for
     # Power limit that predictions keep to; None where it is not known.
     power_limit_w: float | None = None
+    # Highest clock at which it was seen to run under that limit; None where no clock was read.
+    reached_mhz: float | None = None
+    # Clock at which the limit was seen to hold it: higher ones run there; None where it was not.
+    held_mhz: float | None = None
 
     def __post_init__(self) -> None:
         if self.board not in set(GPUS):
@@ -49,7 +53,7 @@ class Profile:
                 f"gr_engine_active must be at least sm_active, got {engine:g} and {sm_active:g}: "
                 "leave it out if it was not read."
             )
-        for name in ("clock_mhz", "time_s", "power_limit_w"):
+        for name in ("clock_mhz", "time_s", "power_limit_w", "reached_mhz", "held_mhz"):
             number = getattr(self, name)
             if number is not None and not 0.0 < number < np.inf:
                 raise ConfigError(f"{name} must be positive, got {number}.")
@@ -105,9 +109,13 @@ class Queries:
         """Return the same queries where power limits hold profiles, and all that is above, there.
 
         Args:
-            held_mhz: The clocks at which they do, by GPU and application.
+            held_mhz: The clocks at which they do, by GPU and application, besides those that
+                profiles say.
         """
-        highest_mhz = [held_mhz.get(profile.pair, np.inf) for profile in self.profiles]
+        highest_mhz = [
+            min(held_mhz.get(profile.pair, np.inf), profile.held_mhz or np.inf)
+            for profile in self.profiles
+        ]
         if np.isinf(highest_mhz).all():
             return self
         both = zip(self.profiles, highest_mhz, strict=True)
@@ -177,6 +185,7 @@ def profile_of(runs: Runs, gpu: str, application: str) -> Profile:
     row = runs.profile_row(gpu, application)
     known = {name: float(values[row]) for name, values in runs.activity.items()}
     limit_w = float(runs.power_limit_w[row])
+    reached_mhz, is_held = runs.reached(row)
     return Profile(
         application=application,
         gpu=gpu,
@@ -185,6 +194,8 @@ def profile_of(runs: Runs, gpu: str, application: str) -> Profile:
         activity={name: value for name, value in known.items() if not np.isnan(value)},
         time_s=float(runs.time_s[row]),
         power_limit_w=None if np.isnan(limit_w) else limit_w,
+        reached_mhz=reached_mhz,
+        held_mhz=reached_mhz if is_held else None,
     )
 
 

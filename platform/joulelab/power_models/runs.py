@@ -75,11 +75,15 @@ class Runs:
         return tuple(dict.fromkeys(zip(self.gpu.tolist(), self.application.tolist(), strict=True)))
 
     @property
+    def limit_w(self) -> Array:
+        """Power limit, the board's default where it is not known."""
+        default_w = np.array([self.spec(gpu).default_power_limit_w for gpu in self.gpu.tolist()])
+        return np.where(np.isnan(self.power_limit_w), default_w, self.power_limit_w)
+
+    @property
     def over_limit(self) -> Array:
         """Power over the power limit, the board's default where it is not known."""
-        default_w = np.array([self.spec(gpu).default_power_limit_w for gpu in self.gpu.tolist()])
-        limit_w = np.where(np.isnan(self.power_limit_w), default_w, self.power_limit_w)
-        return np.asarray(self.power_w / limit_w)
+        return np.asarray(self.power_w / self.limit_w)
 
     def spec(self, gpu: str) -> GpuSpec:
         """Return the GPU of the catalogue that the label ``gpu`` stands for."""
@@ -123,6 +127,24 @@ class Runs:
         limits_w = self.power_limit_w[rows]
         limits_w = np.where(np.isnan(limits_w), self.spec(gpu).default_power_limit_w, limits_w)
         return int(rows[np.lexsort((-limits_w, distance))[0]])
+
+    def reached(self, row: int) -> tuple[float | None, bool]:
+        """Return the highest clock in MHz at which the application of ``row`` was seen to run.
+
+        Of runs under the same power limit on the same GPU; ``None`` where no clock was read.
+
+        Returns:
+            The clock, and whether the limit held one of those runs, so that no higher clock is
+            reached. A board one of whose runs exceeds the limit has another one.
+        """
+        limit_w, share = self.limit_w, self.over_limit
+        own = self.gpu == self.gpu[row]
+        same = own & (self.application == self.application[row])
+        same &= np.isclose(limit_w, limit_w[row]) & ~np.isnan(self.observed_sm_clock_mhz)
+        if not same.any():
+            return None, False
+        is_held = share[same].max() >= 1.0 - NEAR_CAP and share[own].max() <= 1.0 + NEAR_CAP
+        return float(self.sm_clock_mhz[same].max()), bool(is_held)
 
     def has_profile(self, gpu: str, application: str) -> bool:
         """Whether a run is within :data:`PROFILE_TOLERANCE` of the default clock.

@@ -19,7 +19,8 @@ from joulelab.power_models.queries import Profile, Queries
 
 TEXT_COLUMNS = ("application", "gpu", "board")
 NUMBER_COLUMNS = ("profile_clock_mhz", "profile_time_s", "sm_clock_mhz")
-OPTIONAL_COLUMNS = ("power_limit_w", *ACTIVITIES)
+LIMIT_COLUMNS = ("power_limit_w", "reached_mhz", "held_mhz")
+OPTIONAL_COLUMNS = (*LIMIT_COLUMNS, *ACTIVITIES)
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 PARAMS: Mapping[str, float | str] = {"level": 0.9, "outside": "widen"}
 """What may be asked besides, and what holds otherwise: the level of intervals, and whether
@@ -112,7 +113,6 @@ def frame_of_queries(queries: Queries) -> pd.DataFrame:
     rows = []
     for number, clock_mhz in zip(queries.profile, queries.sm_clock_mhz, strict=True):
         profile = queries.profiles[number]
-        limit_w = np.nan if profile.power_limit_w is None else profile.power_limit_w
         rows.append(
             {
                 "application": profile.application,
@@ -121,7 +121,7 @@ def frame_of_queries(queries: Queries) -> pd.DataFrame:
                 "profile_clock_mhz": float(profile.clock_mhz),
                 "profile_time_s": np.nan if profile.time_s is None else float(profile.time_s),
                 "sm_clock_mhz": float(clock_mhz),
-                "power_limit_w": float(limit_w),
+                **{name: float(getattr(profile, name) or np.nan) for name in LIMIT_COLUMNS},
                 **{name: float(profile.activity.get(name, np.nan)) for name in ACTIVITIES},
             }
         )
@@ -160,7 +160,7 @@ def _profile_of(row: Mapping[Any, Any], number: int) -> Profile:
             board=str(row["board"]),
             clock_mhz=known.pop("profile_clock_mhz"),
             time_s=known.pop("profile_time_s"),
-            power_limit_w=known.pop("power_limit_w", None),
+            **{name: known.pop(name, None) for name in LIMIT_COLUMNS},
             activity=known,
         )
     except ConfigError as error:

@@ -170,7 +170,7 @@ def _row_of(measurement: Measurement) -> Row:
         "observed_sm_clock_mhz": observed.sm_clock_mhz,
         "power_w": measurement.power_w,
         "time_s": measurement.time_per_unit_s,
-        "power_limit_w": point.power_limit_w,
+        "power_limit_w": observed.power_limit_w or point.power_limit_w,
         **{name: getattr(observed.activity, name, None) for name in ACTIVITIES},
     }
 

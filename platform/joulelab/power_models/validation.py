@@ -44,7 +44,7 @@ def leave_clock_range_out(runs: Runs) -> Iterator[Flags]:
 
 
 SPLITS: Mapping[str, Callable[[Runs], Iterator[Flags]]] = {
-    "application": lambda runs: _leave_one_out(runs.application, "application"),
+    "application": lambda runs: _leave_one_out(runs.application, "application", least=3),
     "gpu": lambda runs: _leave_one_out(runs.gpu, "gpu"),
     "clocks": leave_clock_range_out,
 }
@@ -61,11 +61,12 @@ def splits(runs: Runs, kind: str) -> list[Flags]:
     return list(SPLITS[kind](runs))
 
 
-def _leave_one_out(names: Names, column: str) -> Iterator[Flags]:
+def _leave_one_out(names: Names, column: str, least: int = 2) -> Iterator[Flags]:
+    """Hold out each of ``names``; a model learns from two applications or more, or one GPU."""
     known = sorted(set(names.tolist()))
-    if len(known) < 2:
+    if len(known) < least:
         raise ConfigError(
-            f"Column {column!r} must hold at least two values to hold one out, got {known}."
+            f"Column {column!r} must hold at least {least} values to hold one out, got {known}."
         )
     for name in dict.fromkeys(names.tolist()):
         yield names == name

@@ -5,9 +5,10 @@ import json
 
 import pytest
 from calibrated_by_law import board_like, facts_by_law
-from synthetic_runs import CLOCKS_MHZ, write_runs
+from synthetic_runs import CLOCKS_MHZ, rows_by_law, write_runs
 
 from joulelab.cli.main import main
+from joulelab.hardware import GPUS
 from joulelab.hardware.board_facts import board_text
 
 
@@ -99,6 +100,43 @@ def test_a_prediction_has_an_interval_around_it(capsys, table, folder):
         assert row["energy_j"] == pytest.approx(row["power_w"] * row["time_s"])
 
 
+def test_clocks_above_the_one_that_a_limit_held_are_not_marked(capsys, folder, tmp_path):
+    """Clocks that no run of the table had reached were marked as the best."""
+    rows = [row for row in rows_by_law(2) if row["application"] == "app01"]
+    limit_w = rows[-2]["power_w"]  # at 1290 MHz
+    limits = {"power_limit_w": limit_w}
+    swept = [row | limits | {"observed_sm_clock_mhz": row["sm_clock_mhz"]} for row in rows[:4]]
+    held = rows[-2] | limits | {"sm_clock_mhz": 1410, "observed_sm_clock_mhz": 1290}
+    rows = [*swept, held]
+    table = tmp_path / "held.csv"
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    words = ("predict", table, folder, "--level", 0, "--sm-clock-mhz")
+
+    _, out, _ = told(capsys, *words, 1290, 1410, "--json")
+    _, shown, _ = told(capsys, *words, 1350, 1410)
+
+    found = json.loads(out)
+    assert found["held_mhz"] == 1290
+    assert set(found["best_clock_mhz"].values()) == {1290}
+    assert "The power limit holds it at 1290 MHz" in " ".join(shown.split())
+    assert "ED2P" not in shown
+
+
+def test_a_sweep_keeps_to_the_power_limit_of_the_board(capsys, folder):
+    """It predicted 727 W on a board of 700 W, and marked that clock."""
+    units = ("--fp-active", 0.9, "--dram-active", 0.9, "--sm-active", 1, "--tensor-active", 1)
+
+    _, out, _ = told(capsys, "sweep", folder, "--board", "a100_pcie", *units, "--json")
+
+    found = json.loads(out)
+    limit_w = GPUS["a100_pcie"].default_power_limit_w
+    assert max(row["power_w"] for row in found["predictions"]) == limit_w
+    assert max(found["best_clock_mhz"].values()) <= found["held_mhz"] < 1410
+
+
 def test_an_anchored_prediction_meets_what_was_measured(capsys, table, folder):
     words = ("--application", "app03", "--sm-clock-mhz", 1410, "--anchored", "--json")
 
@@ -121,6 +159,45 @@ def test_models_are_compared_on_what_they_were_not_shown(capsys, table):
     assert code == 0
     assert cold["physics"] < cold["mean"]
     assert {"maximum clock", "best fixed clock"} == set(scores["mean"][0]["baselines"])
+
+
+def rows_written(path, num_applications):
+    rows = rows_by_law(num_applications)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("num_applications", "level", "why"),
+    [(2, 0.0, "at least 3 applications"), (3, 0.75, "9 applications when the model is fitted")],
+)
+def test_training_says_which_intervals_few_applications_give_and_predicting_how_to_ask(
+    capsys, tmp_path, num_applications, level, why
+):
+    """It failed by default, for a setting that no command has."""
+    table = rows_written(tmp_path / "few.csv", num_applications)
+    names = ("--power", "mean", "--time", "mean")
+
+    _, out, _ = told(capsys, "train", table, "--out", tmp_path / "m", *names, "--json")
+    asked = ("predict", table, tmp_path / "m", "--application", "app01", "--sm-clock-mhz", 900)
+    code, _, err = told(capsys, *asked)
+    again, _, _ = told(capsys, *asked, "--level", json.loads(out)["highest_level"])
+
+    assert json.loads(out)["highest_level"] == level
+    assert (code, again) == (2, 0)
+    assert why in " ".join(err.split())
+    assert "--level 0" in err
+
+
+def test_two_applications_are_too_few_to_hold_one_out(capsys, tmp_path):
+    """An empty table was printed, and that 2 are needed."""
+    code, out, err = told(capsys, "evaluate", rows_written(tmp_path / "few.csv", 2))
+
+    assert (code, out) == (2, "")
+    assert "at least 3 values to hold one out, got ['app00', 'app01']" in " ".join(err.split())
 
 
 def test_a_missing_column_is_named_and_is_code_2(capsys, table, tmp_path):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from synthetic_runs import runs_by_law
@@ -33,6 +35,13 @@ def test_a_table_of_queries_comes_back_as_it_was(queries):
 
     assert again.profiles == queries.profiles
     assert again.sm_clock_mhz.tolist() == queries.sm_clock_mhz.tolist()
+
+
+def test_where_a_power_limit_held_a_profile_comes_back_as_well(queries):
+    limits = {"power_limit_w": 400.0, "reached_mhz": 1290.0, "held_mhz": 1290.0}
+    held = replace(queries, profiles=tuple(replace(p, **limits) for p in queries.profiles))
+
+    assert queries_of_frame(frame_of_queries(held)).profiles == held.profiles
 
 
 def test_predictions_are_those_of_the_model_with_their_intervals(model, queries):

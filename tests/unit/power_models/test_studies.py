@@ -72,6 +72,21 @@ def test_a_run_that_its_power_cap_held_is_one_at_the_clock_that_was_seen():
     assert profile_of(runs, *runs.pairs[0]).power_limit_w is None
 
 
+def test_the_limit_in_force_and_the_clock_that_it_held_are_read_from_records():
+    """Records of boards at their own limit had none, and models chose clocks out of reach."""
+    swept = [on_h200(mhz) for mhz in (1000, 1200)]
+    held = on_h200(TOP_MHZ, seen_mhz=1470, reasons=("power_capped",))
+    made = [replace(m, observed=replace(m.observed, power_limit_w=500.0)) for m in (*swept, held)]
+    limit_w = runs_of_measurements(made).power_w.max() / 0.99
+    made = [replace(m, observed=replace(m.observed, power_limit_w=limit_w)) for m in made]
+
+    runs = runs_of_measurements(made)
+    profile = profile_of(runs, *runs.pairs[0])
+
+    assert profile.power_limit_w == pytest.approx(limit_w)
+    assert (profile.clock_mhz, profile.reached_mhz, profile.held_mhz) == (1470, 1470, 1470)
+
+
 def test_a_folder_without_any_run_at_a_known_clock_is_refused_with_reasons():
     with pytest.raises(ConfigError, match=r"got 2 that are invalid \(thermal_drift\)"):
         runs_of_measurements([on_h200(mhz, reasons=("thermal_drift",)) for mhz in CLOCKS[:2]])
