@@ -98,3 +98,13 @@ def test_a_gpu_that_the_catalogue_has_no_longer_is_left_out_of_a_list(orphan, ca
 def test_a_gpu_that_the_catalogue_has_no_longer_is_refused_with_its_folder(orphan):
     with pytest.raises(DeviceNotFoundError, match=f"{orphan} .*'a41'.*delete that folder"):
         DriverStore().state(orphan.name).spec  # noqa: B018
+
+
+def test_a_store_that_cannot_be_made_is_refused_with_what_it_must_be(tmp_path, capsys):
+    (tmp_path / "file").write_text("no folder")
+    store = str(tmp_path / "file" / "gpus")
+
+    code = main(["measure", "gemm", "--device", "simulated", "--store", store])
+
+    assert code == 2
+    assert f"must be a folder in which files can be made, got {store}" in capsys.readouterr().err
