@@ -190,6 +190,8 @@ class Member:
 
     def kill(self) -> None:
         """End the actor; the clock guard restores what its lease had set."""
+        if self.probe is not None:
+            ray.cancel(self.probe)  # else Ray prints that it will ask again
         self.probe = self.readiness = None
         ray.kill(self._handle)
 

@@ -82,7 +82,7 @@ class Launches:
 def read_trace(path: Path) -> Launches:
     """Read a trace that ``torch.profiler`` exported, plain or gzipped.
 
-    Raises ConfigError if it is no trace, is cut off, or holds nothing that ran on a GPU.
+    Raises ConfigError if it is absent, no trace, cut off, or holds nothing that ran on a GPU.
     """
     columns = _Columns()
     with _opened(path) as file:
@@ -96,9 +96,15 @@ def read_trace(path: Path) -> Launches:
 
 
 def _opened(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
+    try:
+        if path.suffix == ".gz":
+            return gzip.open(path, "rt", encoding="utf-8")
+        return path.open(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"trace must be a file that torch.profiler exported (export_chrome_trace), got {path}: "
+            f"{error.strerror}."
+        ) from error
 
 
 def _events(file: TextIO, path: Path) -> Iterator[dict[str, Any]]:

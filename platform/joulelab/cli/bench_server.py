@@ -24,7 +24,7 @@ from joulelab.cli.options import (
     write_result,
 )
 from joulelab.core.device import DeviceAddress
-from joulelab.devices.choice import find_visible, open_in_real_time
+from joulelab.devices.choice import find_default, open_in_real_time
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.monitor.monitor import Monitor
 from joulelab.monitor.sensors import OwnProcesses
@@ -62,7 +62,7 @@ class BenchServer(SomeGpus, ClockOptions):
         with ExitStack() as stack:
             in_force = InForce()
             if not point.is_default:
-                gpus = named or find_visible(self.device, self.store)
+                gpus = named or find_default(self.device, self.store)
                 in_force = self.borrow(stack, gpus, "joulelab bench-server")
             deployment = stack.enter_context(closing(Deployment(server)))
             use = asyncio.run(self._bench(deployment, server, named, in_force))

@@ -138,12 +138,15 @@ def choose_address(
 ) -> "DeviceAddress":
     """Find the one device that the options of a command name, by default the first it may use.
 
-    ``gpu`` is the catalogue key of a GPU to simulate, for ``"simulated"`` alone. Raises ConfigError
-    if ``gpu`` is given for another backend, or beside ``uuid``; DeviceNotFoundError if there is no
-    such device.
+    Of simulated GPUs the default is the same whatever others a store keeps from earlier. ``gpu`` is
+    the catalogue key of a GPU to simulate, for ``"simulated"`` alone. Raises ConfigError if ``gpu``
+    is given for another backend, or beside ``uuid``; DeviceNotFoundError if there is no such
+    device.
     """
-    from joulelab.devices.choice import DEFAULT_SIMULATED, usable
+    from joulelab.devices.choice import DEFAULT_SIMULATED, default_simulated, usable
 
+    if device == "simulated" and gpu is None and uuid is None:
+        return default_simulated(store)[0]
     if gpu is None:
         found = find_addresses(device, store, () if uuid is None else (uuid,))
         return (*usable(found), *found)[0]  # of a server that sees more, any
@@ -179,12 +182,17 @@ def choose_group(
 
     Raises as :func:`choose_address` does, and ConfigError if there are too few.
     """
-    from joulelab.devices.choice import find_visible
+    from joulelab.devices.choice import default_simulated, find_visible
     from joulelab.devices.simulated import fleet
     from joulelab.study.gpu import StudyGpu, grouped
 
     first = choose_address(device, store=store, gpu=gpu)
-    found = find_visible(first.backend, store) if gpu is None else fleet(gpu, num_gpus, store)
+    if gpu is not None:
+        found = fleet(gpu, num_gpus, store)
+    elif device == "simulated":
+        found = default_simulated(store, num_gpus)
+    else:
+        found = find_visible(first.backend, store)
     group = grouped([StudyGpu.of(address) for address in found], num_gpus)[0]
     return group.address, *group.partners
 
@@ -202,13 +210,25 @@ def _backend(device: str) -> str:
 
 def _discover(backend: str, store: str | None) -> "tuple[DeviceAddress, ...]":
     from joulelab.devices import DEVICES
-    from joulelab.devices.choice import DEFAULT_SIMULATED
-    from joulelab.devices.simulated import fleet
+    from joulelab.devices.choice import default_simulated
 
     found = DEVICES[backend].discover(store)
-    if found or backend != "simulated":
+    if backend != "simulated":
         return found
-    return fleet(DEFAULT_SIMULATED, 1, store)
+    _name_unknown(store)
+    return found or default_simulated(store)
+
+
+def _name_unknown(store: str | None) -> None:
+    """Print what a store keeps and nothing can simulate, to be left out."""
+    from joulelab.devices.simulated import DriverStore
+
+    for state in DriverStore(store).unknown():
+        print(
+            f"Left out: {state.folder} keeps a simulated GPU {state.kind!r}, which the catalogue "
+            "does not have. Add its file again, or delete that folder.",
+            file=sys.stderr,
+        )
 
 
 def check_places(json: str | None, mlflow: str | None) -> None:

@@ -108,9 +108,9 @@ class Run(ClockOptions):
         return list(found.values())
 
     def _settings(self, stack: ExitStack, named: "Sequence[DeviceAddress]") -> "InForce":
-        from joulelab.devices.choice import find_visible
+        from joulelab.devices.choice import find_default
 
-        return self.borrow(stack, named or find_visible(self.device, self.store), "joulelab run")
+        return self.borrow(stack, named or find_default(self.device, self.store), "joulelab run")
 
     def _measured(
         self, child: Child, named: "Sequence[DeviceAddress]", settings: "InForce | None"

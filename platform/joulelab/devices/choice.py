@@ -64,13 +64,31 @@ def find_visible(device: str, store: str | None = None) -> tuple[DeviceAddress, 
     """
     found = DEVICES[choose_backend().name if device == "auto" else device].discover(store)
     if not found and device == "simulated":
-        from joulelab.devices.simulated import fleet
-
-        return fleet(DEFAULT_SIMULATED, 1, store)
+        return default_simulated(store)
     if not (allowed := usable(found)):
         hidden = f" ({len(found)} are hidden by CUDA_VISIBLE_DEVICES)" if found else ""
         raise DeviceNotFoundError(f"{device} finds no GPU that this process may use{hidden}.")
     return allowed
+
+
+def find_default(
+    device: str, store: str | None = None, *, num_simulated: int = 1
+) -> tuple[DeviceAddress, ...]:
+    """Find the devices that are meant where none is named, as :func:`find_visible` finds all.
+
+    Of simulated GPUs these are all in ``store``. Without one they are ``num_simulated`` of the
+    default kind, since this user's own folder keeps every GPU that was ever simulated.
+    """
+    if device == "simulated" and store is None:
+        return default_simulated(None, num_simulated)
+    return find_visible(device, store)
+
+
+def default_simulated(store: str | None, num_gpus: int = 1) -> tuple[DeviceAddress, ...]:
+    """Return what is simulated where no GPU is named, made if it is not there yet."""
+    from joulelab.devices.simulated import fleet
+
+    return fleet(DEFAULT_SIMULATED, num_gpus, store)
 
 
 def usable(found: Sequence[DeviceAddress]) -> tuple[DeviceAddress, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.devices.base import Device
-from joulelab.devices.choice import find_visible, open_in_real_time
+from joulelab.devices.choice import find_default, find_visible, open_in_real_time
 from joulelab.devices.control import Control
 from joulelab.errors import ConfigError, DevicePermissionError, DeviceUnsupportedError
 from joulelab.governor import STRATEGIES
@@ -142,7 +142,7 @@ def finished(governor: Governor) -> GovernorReport:
 
 
 def _address(device: str, uuid: str | None) -> DeviceAddress:
-    there = find_visible(device)
+    there = find_default(device) if uuid is None else find_visible(device)
     for address in there:
         if uuid in (None, address.uuid):
             return address

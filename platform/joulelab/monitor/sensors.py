@@ -8,7 +8,7 @@ from threading import Lock
 
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.base import Device
-from joulelab.devices.choice import find_visible, open_in_real_time
+from joulelab.devices.choice import find_default, find_visible, open_in_real_time
 from joulelab.errors import DeviceNotFoundError
 from joulelab.monitor.window import CpuUse
 from joulelab.sampling.cuda_device import descends
@@ -27,7 +27,9 @@ def find_gpus(
 
     Raises DeviceNotFoundError if there is no such GPU; names those that there are.
     """
-    there = find_visible(device, store)
+    gpus = None if gpus is None else tuple(gpus)
+    has_uuids = gpus is not None and any(isinstance(gpu, str) for gpu in gpus)
+    there = (find_visible if has_uuids else find_default)(device, store)
     if gpus is None:
         rank = os.environ.get("LOCAL_RANK")
         if rank is None or len(there) == 1:

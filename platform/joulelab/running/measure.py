@@ -10,7 +10,7 @@ from joulelab.core.device import DeviceAddress
 from joulelab.core.measurement import Provenance
 from joulelab.core.point import OperatingPoint, Receipt
 from joulelab.devices.base import Device
-from joulelab.devices.choice import find_visible, open_in_real_time
+from joulelab.devices.choice import find_default, open_in_real_time
 from joulelab.errors import JouleLabError
 from joulelab.guard import GuardClient, ObserveOnly
 from joulelab.guard.client import Lease
@@ -28,10 +28,13 @@ NOT_SEEN = (
 def beside(named: Collection[DeviceAddress], device: str, store: str | None) -> list[DeviceAddress]:
     """Return the GPUs that are watched besides those named: all others that may be used.
 
-    Raises DeviceError if there is none at all.
+    Of simulated ones those of a ``store`` alone, since no other program runs on them. Raises
+    DeviceError if there is none at all.
     """
+    if named and device == "simulated" and store is None:
+        return []
     known = {address.uuid for address in named}
-    return [address for address in find_visible(device, store) if address.uuid not in known]
+    return [address for address in find_default(device, store) if address.uuid not in known]
 
 
 def counted(

@@ -14,7 +14,7 @@ from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
 from joulelab.core.quality import Direction
-from joulelab.devices.choice import find_visible, is_hardware
+from joulelab.devices.choice import find_default, find_visible, is_hardware
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
 from joulelab.guard.inquiry import holders
 from joulelab.sampling.cuda_device import computing_on, current_uuid
@@ -127,7 +127,8 @@ class Lab(AbstractLab[StudyGpu]):
             By default those of one trial.
         gpus_per_trial: How many of them, of one product, run a trial together.
         gpu: Product in the catalogue that simulated GPUs imitate, e.g. ``"h200_sxm"``, or several
-            of them; for ``"simulated"`` alone.
+            of them; for ``"simulated"`` alone. By default ``"h200_sxm"``, or with a ``store``
+            those that lie there.
         gpu_product: Part of the name of the products to choose from, e.g. ``"a100"``; by default
             all that are there.
         store: Folder with the state of simulated GPUs, or with the recordings to replay.
@@ -268,8 +269,10 @@ class Lab(AbstractLab[StudyGpu]):
             from joulelab.devices.simulated import fleet
 
             found = fleet(self.gpu, self._num_gpus, store)
-        else:
+        elif self.uuids or self.gpu_product:
             found = find_visible(self.device, store)
+        else:
+            found = find_default(self.device, store, num_simulated=self._num_gpus)
         if self.gpu_product is None:
             return found
         known = [StudyGpu.of(address) for address in found]

@@ -65,8 +65,10 @@ class Interruption(AbstractContextManager["Interruption"]):
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     @contextmanager
-    def excuses(self) -> Generator[None]:
+    def excuses(self, instead: str = "") -> Generator[None]:
         """Conclude within this: what an interrupted study cannot say is no fault of its own.
+
+        ``instead`` is what to say of it in place of the error.
 
         Raises:
             KeyboardInterrupt: Instead of an error, if a signal came.
@@ -75,7 +77,7 @@ class Interruption(AbstractContextManager["Interruption"]):
             yield
         except JouleLabError as error:
             if self.noted:
-                raise KeyboardInterrupt(str(error)) from error
+                raise KeyboardInterrupt(instead or str(error)) from error
             raise
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -176,7 +178,7 @@ def _carry_out(
                 raise _no_gpu(ledger)
             stopped_by = trials.stopped_by or _why_idle(ledger, setup.gpus, interruption)
             if conclude is not None:
-                with interruption.excuses():
+                with interruption.excuses(_nothing_yet(trials, ledger)):
                     conclude(store, stopped_by)
             setup.let_go()
             if tracker is not None:
@@ -233,6 +235,13 @@ def _tracker(
     gives_way = any(is_hardware(gpu.address) for gpu in setup.gpus)
     process = TrackerProcess(str(store.folder), uri, header, _NICENESS if gives_way else 0)
     return closing(TrackerLink(store, uri, process))
+
+
+def _nothing_yet(trials: StudyTrials, ledger: Ledger) -> str:
+    """Say that a study has measured nothing so far, and how it goes on; empty if it has."""
+    if ledger.num_settled or trials.num_skipped:
+        return ""
+    return f"Nothing was measured yet; the same command with --study {trials.study} goes on."
 
 
 def _no_gpu(ledger: Ledger) -> DeviceError:

@@ -3,8 +3,10 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import ray
 from actor_fixtures import QUICK, simulated_gpus, trial
 from alone import run_alone
 from guard_fakes import end_guard
@@ -19,6 +21,7 @@ from joulelab.guard import GuardClient
 from joulelab.study.resume import stored_records
 from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.store import ResultStore
+from joulelab_actors import gpu_actor
 from joulelab_actors.gpu_actor import ActorReplacedError, GpuActor, require_cuda_sees_only
 from joulelab_actors.node_facts import code_version
 
@@ -201,3 +204,18 @@ def test_an_actor_on_a_simulated_gpu_imports_no_torch_once_the_cost_is_known(act
     )
 
     run_alone(code, "actors")
+
+
+def test_an_actor_that_is_killed_is_not_asked_again_whether_it_is_ready(monkeypatch):
+    """Ray printed that it would retry, infinitely, in the colours of a failure."""
+    calls = []
+    handle = SimpleNamespace(ready=SimpleNamespace(remote=lambda: "probe"))
+    monkeypatch.setattr(gpu_actor, "_start_actor", lambda *_: handle)
+    monkeypatch.setattr(ray, "cancel", lambda ref: calls.append(("cancel", ref)))
+    monkeypatch.setattr(ray, "kill", lambda actor: calls.append(("kill", actor)))
+    member = gpu_actor.Member(None, None)
+
+    member.kill()
+
+    assert calls == [("cancel", "probe"), ("kill", handle)]
+    assert member.probe is None

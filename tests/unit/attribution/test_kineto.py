@@ -68,3 +68,9 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path):
 
     with pytest.raises(ConfigError, match="traceEvents"):
         read_trace(path)
+
+
+@pytest.mark.parametrize("name", ["absent.json", "absent.json.gz"])
+def test_a_file_that_is_not_there_is_refused_with_what_it_must_be(tmp_path, name):
+    with pytest.raises(ConfigError, match=f"trace must be a file .*{name}: No such file"):
+        read_trace(tmp_path / name)

@@ -19,6 +19,7 @@ from joulelab.errors import (
     MeasurementError,
 )
 from joulelab.workloads.base import LONGEST_RUN_S
+from joulelab.workloads.idle import Idle, IdleSettings
 from joulelab.workloads.launch_loop import Gemm, GemmSettings
 
 
@@ -244,6 +245,31 @@ def test_a_program_holds_its_memory_until_it_closes(tmp_path):
 
     assert used_b == 2_000_000_005
     assert held == (GpuProcess(pid=os.getpid(), memory_b=2_000_000_000),)
+    assert device.read_processes() == ()
+
+
+def test_clocks_stay_up_while_a_program_is_prepared_though_it_holds_no_memory(tmp_path):
+    device = typical(tmp_path)
+    hosted = device.host(Toy(ToySettings(memory_b=0.0)))
+    hosted.prepare()
+    hosted.run("gemm")
+
+    device.clock.sleep_s(20.0)
+    prepared, held = device.read_state(), device.read_processes()
+    hosted.close()
+    device.clock.sleep_s(20.0)
+
+    assert (prepared.sm_clock_mhz, prepared.memory_used_b) == (1980, 0)
+    assert held == (GpuProcess(pid=os.getpid(), memory_b=0),)
+    assert device.read_state().sm_clock_mhz == 345
+    assert device.read_processes() == ()
+
+
+def test_waiting_opens_no_context(tmp_path):
+    device = typical(tmp_path)
+    hosted = device.host(Idle(IdleSettings()))
+    hosted.prepare()
+
     assert device.read_processes() == ()
 
 

@@ -66,6 +66,14 @@ def test_what_cannot_be_concluded_after_a_signal_is_the_interruption(heeded):
         raise ConfigError("no baseline")
 
 
+def test_an_interruption_may_be_told_in_other_words_than_the_error(heeded):
+    with Interruption() as interruption:
+        interrupt()
+
+    with pytest.raises(KeyboardInterrupt, match="Nothing yet"), interruption.excuses("Nothing yet"):
+        raise ConfigError("no baseline")
+
+
 def test_what_cannot_be_concluded_without_one_is_an_error():
     with pytest.raises(ConfigError), Interruption().excuses():
         raise ConfigError("no baseline")

@@ -24,7 +24,7 @@ from joulelab.devices.simulated.engine import UNITS
 from joulelab.devices.simulated.machine import Machine
 from joulelab.devices.simulated.played import PlayedWorkload
 from joulelab.devices.simulated.store import DriverState, DriverStore
-from joulelab.errors import DevicePermissionError, MeasurementError
+from joulelab.errors import DeviceError, DevicePermissionError, MeasurementError
 from joulelab.workloads.base import Workload
 
 
@@ -33,10 +33,17 @@ def fleet(
 ) -> tuple[DeviceAddress, ...]:
     """Make ``num_gpus`` simulated GPUs of each kind, a catalogue key, and return where they are.
 
-    Raises UnknownNameError if the catalogue has no such GPU; names the closest.
+    Raises UnknownNameError if the catalogue has no such GPU; names the closest; DeviceError if
+    ``store`` is no folder in which files can be made.
     """
     driver, keys = DriverStore(store), [kinds] if isinstance(kinds, str) else dict.fromkeys(kinds)
-    uuids = [driver.create(key, index).uuid for key in keys for index in range(num_gpus)]
+    try:
+        uuids = [driver.create(key, index).uuid for key in keys for index in range(num_gpus)]
+    except OSError as error:
+        raise DeviceError(
+            f"store must be a folder in which files can be made, got {driver.root}: "
+            f"{error.strerror}. Name another one with --store, or leave it out."
+        ) from error
     return tuple(DeviceAddress(backend="simulated", uuid=uuid, store=store) for uuid in uuids)
 
 

@@ -147,20 +147,21 @@ class Machine:
         """Memory that all of them hold, as of the last look."""
         return sum(self._held_b().values())
 
-    def hold_memory(self, resident_b: float) -> None:
-        """Open a context that holds ``resident_b`` bytes; 0 closes it.
+    def hold_memory(self, resident_b: float | None) -> None:
+        """Open a context that holds ``resident_b`` bytes, perhaps none; ``None`` closes it.
 
         Raises DeviceError if the device has less memory.
         """
-        if resident_b > self.spec.memory_b:
+        held_b = resident_b or 0.0
+        if held_b > self.spec.memory_b:
             raise DeviceError(
                 f"{self.spec.product_names[0]} has {self.spec.memory_b / 1e9:.0f} GB of memory, "
-                f"{resident_b / 1e9:.1f} GB are needed: take a smaller batch or model."
+                f"{held_b / 1e9:.1f} GB are needed: take a smaller batch or model."
             )
         with self._lock:
             self.now_s()
-            self._memory_b = resident_b
-            self.engine.hold_context(resident_b > 0)
+            self._memory_b = held_b
+            self.engine.hold_context(resident_b is not None)
 
     def model_of(self, phase: PhaseCost, data: Data, *, until_s: float = 0.0) -> PhaseModel:
         """Return what ``phase`` takes of this device with operands that hold ``data``.
@@ -223,7 +224,7 @@ class Machine:
     def _held_b(self) -> dict[int, int]:
         foreign = (fault for fault in self._holding if fault.kind == "foreign_process")
         held_b = {fault.pid: fault.memory_b for fault in foreign}
-        if self._memory_b:
+        if self.engine.has_context:
             held_b[os.getpid()] = int(self._memory_b)
         return held_b
 

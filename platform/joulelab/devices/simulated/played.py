@@ -42,7 +42,7 @@ class PlayedWorkload(StandIn):
         cost = self.cost()
         try:
             for machine in self._machines:
-                machine.hold_memory(cost.resident_b)
+                machine.hold_memory(cost.resident_b if self._workload.uses_gpu else None)
             self._phases = {
                 phase.phase: _Phase(self._machines, phase, cost.data) for phase in cost.phases
             }
@@ -85,7 +85,7 @@ class PlayedWorkload(StandIn):
 
     def _free(self) -> None:
         for machine in self._machines:
-            machine.hold_memory(0)
+            machine.hold_memory(None)
 
 
 def _executions(execution_s: float, parts: int) -> float:

@@ -87,7 +87,12 @@ class DriverState:
 
     @property
     def spec(self) -> GpuSpec:
-        """What kind of GPU it is."""
+        """What kind of GPU it is; DeviceNotFoundError if the catalogue does not have it."""
+        if self.kind not in set(GPUS):
+            raise DeviceNotFoundError(
+                f"{self.folder} keeps a simulated GPU {self.kind!r}, which the catalogue does not "
+                "have: add its file again, or delete that folder."
+            )
         return GPUS[self.kind]
 
     @property
@@ -228,15 +233,13 @@ class DriverStore:
         return self.create(key, int(index))
 
     def uuids(self) -> tuple[str, ...]:
-        """Return the GPUs that are there, in the driver's order."""
-        if not self.root.is_dir():
-            return ()
-        there = [
-            DriverState(folder)
-            for folder in self.root.iterdir()
-            if not folder.name.startswith(".") and (folder / "catalogue").is_file()
-        ]
+        """Return the GPUs that are there and that the catalogue has, in the driver's order."""
+        there = [state for state in self._states() if state.kind in set(GPUS)]
         return tuple(s.uuid for s in sorted(there, key=lambda s: (s.kind, s.index)))
+
+    def unknown(self) -> tuple[DriverState, ...]:
+        """Return the GPUs that are there and that the catalogue does not have."""
+        return tuple(state for state in self._states() if state.kind not in set(GPUS))
 
     def locked_uuids(self) -> tuple[str, ...]:
         """Return the GPUs on which any setting is in force."""
@@ -245,6 +248,14 @@ class DriverStore:
             for uuid in self.uuids()
             if any((self.root / uuid / name).exists() for name in _SETTINGS)
         )
+
+    def _states(self) -> list[DriverState]:
+        folders = self.root.iterdir() if self.root.is_dir() else ()
+        return [
+            DriverState(folder)
+            for folder in folders
+            if not folder.name.startswith(".") and (folder / "catalogue").is_file()
+        ]
 
     def _make(self, uuid: str, spec: GpuSpec, index: int, seed: int, restricted: bool) -> None:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
