@@ -185,6 +185,7 @@ def _equals(
         stated=np.sum([fit.stated[grid] for fit, grid in placed], axis=0) / num**2,
         dof=sum(each.fit.dof for each in applications),
         residual_sd=None,
+        is_open=any(each.fit.is_open for each in applications),
     )
     return best_set(mean, level=level).members
 
