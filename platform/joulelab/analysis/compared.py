@@ -11,11 +11,12 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from joulelab.analysis.temperature import TemperatureEffect, with_shared_errors
-from joulelab.core.additive import AdditiveFit, Interval, fit_additive, less, more, tied
+from joulelab.core.additive import AdditiveFit, Interval, less, more, tied
 from joulelab.core.comparison import lines_of, non_dominated, scatter_of, with_scatter
 from joulelab.core.configuration import KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.grouping import grouped_by
+from joulelab.core.interaction import fit_on_boards
 from joulelab.core.measurement import Finding, Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.steadiness import Drift, fit_drift
@@ -180,7 +181,7 @@ def fit_quantities(
     labels = [label(m) for m in counted]
     boards = [m.device.uuid for m in counted]
     is_recorded = all(m.recording for m in counted)
-    lines = lines_of({label(m): m.configuration for m in counted}) if is_recorded else None
+    lines = lines_of({label(m): m.configuration for m in counted})
     energy = np.log([m.energy_per_unit_j for m in counted])
     time = np.log([m.time_per_unit_s for m in counted])
     energy_u = np.array([m.energy_per_unit_u_j / m.energy_per_unit_j for m in counted])
@@ -193,11 +194,11 @@ def fit_quantities(
         e, t = of.energy_exponent, of.time_exponent
         # Energy and time of a window may err together, so their uncertainties add up plainly.
         cost, cost_u = e * energy + t * time, e * energy_u + t * time_u
-        found = fit_additive(labels, boards, cost.tolist(), cost_u.tolist())
+        found = fit_on_boards(labels, boards, cost.tolist(), cost_u.tolist())
         found = with_shared_errors(found, e * errors)
-        if lines is None or found.dof:
+        if found.dof or not (is_recorded or found.is_open):
             return found
-        return with_scatter(found, scatter_of(found, lines))  # single recordings, along lines
+        return with_scatter(found, scatter_of(found, lines))  # nothing repeats, but along lines
 
     return {each: fit(each) for each in dict.fromkeys((ENERGY, TIME, EDP, ED2P, objective))}
 

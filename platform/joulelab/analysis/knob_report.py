@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import isfinite
 
 from joulelab.analysis.baseline import rounded
 from joulelab.analysis.knob_grid import KnobLog, Panel
@@ -14,6 +15,7 @@ from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, quantity, unc
 from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.style import panel_figure
 from joulelab.analysis.table import Columns, Frame, frame, interval_columns, plus_minus
+from joulelab.analysis.wording import FEW_BOARDS
 from joulelab.core.additive import Interval
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.study import Answer, StudyHeader
@@ -122,6 +124,8 @@ def _legend(phase: KnobPhase) -> list[str]:
         f"{PLUS_MINUS} standard uncertainty (k=1) of energy and time; {phase.level:.0%} interval "
         "of ratios to the first row",
     ]
+    if phase.is_open:
+        lines.append(FEW_BOARDS)
     if any(row.num_invalid for row in phase.rows):
         lines.append("n: valid measurements, minus those that are not")
     return [*lines, *(f"[{number}] {reason}" for reason, number in _reasons(phase).items())]
@@ -198,7 +202,8 @@ def _ratio(ratio: Interval | None, *, is_first: bool) -> str:
     if ratio is None or is_first:
         return "1" if is_first else ""
     half = ratio.half_width
-    decimals = decimals_for(half, digits=1) if half > 1e-4 * ratio.value else 4
+    is_wide = isfinite(half) and half > 1e-4 * ratio.value
+    decimals = decimals_for(half, digits=1) if is_wide else 4
     return plus_minus(ratio.value, half, decimals)
 
 

@@ -53,6 +53,11 @@ class KnobPhase(compared.Phase[KnobRow]):
     fits: compared.Fits | None
 
     @property
+    def is_open(self) -> bool:
+        """Whether nothing tells how the measurements scatter, so that intervals have no end."""
+        return self.fits is not None and self.fits[ENERGY].is_open
+
+    @property
     def curves(self) -> dict[tuple[KnobValue, ...], tuple[tuple[KnobRow, compared.Figures], ...]]:
         """Rows that have figures, by the values of all axes but the last."""
         found = grouped_by(self.measured, lambda each: each[0].series)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from math import exp, log, log2
+from math import exp, isfinite, log, log2
 
 from joulelab.analysis.compared import Figures
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
@@ -96,7 +96,7 @@ def conclude_sizes(phase: KnobPhase) -> str:
     def power(curve: Sequence[Measured]) -> str:
         least, most = min(curve, key=energy_j)[0], max(curve, key=energy_j)[0]
         ratio = phase.energy_ratio(most, least)
-        times = f"{ratio.value:.3g} ± {ratio.half_width:.2g} times the energy of {least.x}"
+        times = f"{_times(ratio)} times the energy of {least.x}"
         if not axis.is_number:
             return f"{most.x} takes {times}"
         sizes = [log(axis.place(row.x)) for row, _ in curve]
@@ -129,6 +129,11 @@ def conclude_steps(phase: KnobPhase) -> str:
         low, high = (brief(e, f"J/{phase.unit}") for e in (min(slopes_j), max(slopes_j)))
         parts.append(f"one step more costs {low}" + (f" to {high}" if high != low else ""))
     return _joined(parts)
+
+
+def _times(ratio: Interval) -> str:
+    number = f"{ratio.value:.3g}"
+    return f"{number} ± {ratio.half_width:.2g}" if isfinite(ratio.half_width) else number
 
 
 def _lost(phase: KnobPhase, lost: Sequence[Loss]) -> list[str]:

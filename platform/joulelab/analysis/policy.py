@@ -70,6 +70,8 @@ class Policy:
     # Single points indistinguishable from the best single one, that one first; empty for policies
     # of several points.
     equals: tuple[OperatingPoint, ...]
+    # Points that could not be chosen, as not every application was measured there.
+    num_left_out: int
 
 
 def policies(
@@ -77,7 +79,9 @@ def policies(
 ) -> tuple[Policy, ...]:
     """Return the best policy of one point, of two, and so on, until each has its own best.
 
-    There are two applications or more; points that one of them lacks are left out. Raises
+    There are two applications or more; points that one of them lacks are not chosen, though they
+    may be the best of another, and count in its regret. So the last policy has for each its best of
+    the others. Raises
     ConfigError if there are fewer than two applications, two of one name, no points, or so many
     that not all combinations can be compared; MeasurementError if no operating point was measured
     with every application.
@@ -92,8 +96,9 @@ def policies(
     costs = np.array([_costs(each, labels) for each in applications])
     found: list[Policy] = []
     for num in range(1, most_points + 1):
-        found.append(_policy(applications, labels, _chosen(costs, num), level=level))
-        if found[-1].worst_regret == 0:
+        places = _chosen(costs, num)
+        found.append(_policy(applications, labels, places, level=level))
+        if (costs[:, places].min(axis=1) == costs.min(axis=1)).all():
             break
     return tuple(found)
 
@@ -143,7 +148,7 @@ def _policy(
 ) -> Policy:
     chosen = [labels[place] for place in places]
     known = applications[0].points
-    served = tuple(_served(each, chosen, labels, level) for each in applications)
+    served = tuple(_served(each, chosen, level) for each in applications)
     equals = _equals(applications, labels, level) if len(chosen) == 1 else ()
     regrets = np.array([each.regret.value for each in served])
     return Policy(
@@ -152,13 +157,13 @@ def _policy(
         mean_regret=float(np.expm1(np.mean(np.log1p(regrets)))),
         worst_regret=float(regrets.max()),
         equals=tuple(known[label] for label in equals),
+        num_left_out=len({label for each in applications for label in each.points}) - len(labels),
     )
 
 
-def _served(
-    application: Application, points: Sequence[str], labels: Sequence[str], level: float
-) -> Served:
-    fit, costs = application.fit, dict(zip(labels, _costs(application, labels), strict=True))
+def _served(application: Application, points: Sequence[str], level: float) -> Served:
+    fit = application.fit
+    costs = dict(zip(fit.configurations, fit.estimate.tolist(), strict=True))
     point, own = min(points, key=costs.__getitem__), min(costs, key=costs.__getitem__)
     change = more(fit.ratio(point, DEFAULT, level=level)) if DEFAULT in application.points else None
     return Served(
@@ -185,6 +190,7 @@ def _equals(
         stated=np.sum([fit.stated[grid] for fit, grid in placed], axis=0) / num**2,
         dof=sum(each.fit.dof for each in applications),
         residual_sd=None,
+        is_open=any(each.fit.is_open for each in applications),
     )
     return best_set(mean, level=level).members
 

@@ -72,6 +72,7 @@ class PhaseResult(compared.Phase[SweepRow]):
     # Whether nothing tells how the measurements scatter: there is no set, and intervals have no
     # end.
     is_open: bool
+    is_smoothed: bool = False  # whether scatter is that of clocks about a curve, not of repeats
     temperature: TemperatureEffect | None = None  # what put energies to one temperature
 
     @property
@@ -204,6 +205,7 @@ def _phase(
         source=counted[0].windows[0].source if counted else "",
         is_replayed=any(m.recording for m in counted),
         is_open=is_open,
+        is_smoothed=fits is not None and fits[objective].is_smoothed,
         temperature=effect,
     )
 

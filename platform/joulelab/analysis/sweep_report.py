@@ -33,7 +33,7 @@ from joulelab.analysis.table import (
     numbers_at,
     quiet_table,
 )
-from joulelab.analysis.wording import clock_words, phase_names, replay_words, sentence
+from joulelab.analysis.wording import clock_words, phase_names, scatter_words, sentence
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
@@ -222,8 +222,7 @@ def _legend(phase: PhaseResult) -> list[str]:
         f"{PLUS_MINUS} standard uncertainty (k=1) of energy and time; "
         f"{phase.level:.0%} interval of what is saved and added",
     ]
-    if phase.is_replayed:
-        lines.append(replay_words(phase.rows, is_open=phase.is_open))
+    lines += scatter_words(phase)
     if any(row.num_invalid for row in phase.rows):
         lines.append("n: valid measurements, minus those that broke the validity contract")
     lost = Counter(row.reasons[:1] for row in phase.rows if row.figures is None)

@@ -15,6 +15,11 @@ from joulelab.objectives import OBJECTIVES
 from joulelab.provenance import UNKNOWN_VERSION
 from joulelab.searching.constraints import AT_LEAST, Against, Constraint, Miss, Quantity
 
+FEW_BOARDS = (
+    "measured on one board each, by which boards differ does not show: there are no intervals; "
+    "take two repeats or more"
+)
+
 
 def boards_words(boards: Sequence[DeviceIdentity]) -> str:
     """Count boards of one product, ``"2 simulated NVIDIA H200 boards (driver 1.0)"``."""
@@ -76,6 +81,16 @@ def replay_words(rows: Sequence[Counts], *, is_open: bool) -> str:
     if all(row.num_valid <= 1 for row in rows):
         return f"{once}; scatter is that of the clocks about a smooth curve"
     return f"{once}; scatter is that of recorded repeats"
+
+
+def scatter_words(phase: PhaseResult) -> list[str]:
+    """Say what the scatter of a sweep is where it is not that of repeats; else nothing."""
+    if phase.is_replayed:
+        return [replay_words(phase.rows, is_open=phase.is_open)]
+    if phase.is_open:
+        return [FEW_BOARDS]
+    curve = "few points share a board with another: scatter is that of clocks about a smooth curve"
+    return [curve] if phase.is_smoothed else []
 
 
 def phase_names(result: SweepResult) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from joulelab.analysis.fleet import Aspect, BoardRatio, Fleet, fleets_of, short
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.policy import Application, Policy, applications_of, point_words, policies
-from joulelab.analysis.quantities import change, percent
+from joulelab.analysis.quantities import change, counted, percent
 from joulelab.analysis.table import Frame, check_target, frame, interval_columns, quiet_table
 from joulelab.analysis.wording import boards_counted
 from joulelab.cli.terminal import Printing
@@ -89,7 +89,7 @@ def policy_words(policy: Policy, objective: str) -> str:
         f"{points} for {len(policy.served)} applications: {policy.mean_regret:.2%} above the least "
         f"{aim} of each on average, {policy.worst_regret:.2%} at worst ({worst.name})"
     )
-    return f"{sentence[0].upper()}{sentence[1:]}{_equals(policy)}."
+    return f"{sentence[0].upper()}{sentence[1:]}{_equals(policy)}{_left_out(policy)}."
 
 
 def policy_table(policy: Policy, objective: str) -> Table:
@@ -99,8 +99,9 @@ def policy_table(policy: Policy, objective: str) -> Table:
     table = quiet_table(
         Column("application", overflow="fold"),
         *(Column(head, justify="right") for head in heads),
-        caption=f"{aim} above: over that at the application's own best point, with its 95 % "
-        "interval. The best of noisy readings is a little too low, so this is a little too high.",
+        caption=f"{aim} above: over that at the best point of the application's own sweep, with "
+        "its 95 % interval. The best of noisy readings is a little too low, so this is a little "
+        "too high.",
         pad_edge=True,
     )
     for each in policy.served:
@@ -140,6 +141,14 @@ def policy_fields(policy: Policy) -> dict[str, object]:
         ],
         "equals": [point.label for point in policy.equals],
     }
+
+
+def _left_out(policy: Policy) -> str:
+    num = policy.num_left_out
+    if not num:
+        return ""
+    verb = "was" if num == 1 else "were"
+    return f"; {counted(num, 'point')} {verb} left out, where not every application was measured"
 
 
 def _equals(policy: Policy) -> str:

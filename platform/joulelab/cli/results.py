@@ -1,7 +1,7 @@
 """Commands on results: deliver them to MLflow, mend, report anew; plan how many repeats to take."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -9,10 +9,10 @@ import numpy as np
 import tyro
 from rich.table import Table
 
+from joulelab.analysis.repeat_scatter import RepeatScatter, repeat_scatters
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import check_range
-from joulelab.core.measurement import Measurement
-from joulelab.errors import ConfigError, MeasurementError, one_line
+from joulelab.errors import ConfigError, one_line
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.delivery import DeliveryReport, deliver
 from joulelab.tracking.mlflow_store import usable_uri
@@ -129,7 +129,7 @@ class Plan(Printing):
     """Say how many repeats show a change between two configurations, by a paired t test.
 
     Every repeat is a block that measures both. How much single runs scatter comes from the repeats
-    of an earlier study, or from --scatter.
+    of an earlier study, about the fit that its report has; or from --scatter.
     """
 
     # Results folder of a pilot or an earlier study, or a folder that holds several.
@@ -150,37 +150,43 @@ class Plan(Printing):
         scatters = self._scatters()
         repeats = {
             name: [
-                repeats_to_see(change, scatter, power=self.power, alpha=self.alpha)
+                repeats_to_see(change, scatter.relative_sd, power=self.power, alpha=self.alpha)
                 for change in self.change
             ]
             for name, scatter in scatters.items()
         }
-        found = {"change": self.change, "scatter": scatters, "repeats": repeats}
+        found = {
+            "change": self.change,
+            "scatter": {name: each.relative_sd for name, each in scatters.items()},
+            "dof": {name: each.dof for name, each in scatters.items()},
+            "repeats": repeats,
+        }
         self.show(found, lambda: self._shown(scatters, repeats))
         return 0
 
-    def _scatters(self) -> Mapping[str, float]:
+    def _scatters(self) -> Mapping[str, RepeatScatter]:
         if (self.scatter is None) == (self.results_dir is None):
             raise ConfigError("Either a results folder or --scatter is required, not both.")
         if self.scatter is not None:
-            return {"runs": self.scatter}
+            return {"runs": RepeatScatter(relative_sd=self.scatter, dof=None)}
         roots = [] if self.results_dir is None else [self.results_dir]
-        measured = [m for m in read_studies(*roots) if m.valid]
-        return {
-            "energy": scatter_of(measured, [m.energy_per_unit_j for m in measured]),
-            "time": scatter_of(measured, [m.time_per_unit_s for m in measured]),
-        }
+        return repeat_scatters([m for m in read_studies(*roots) if m.valid])
 
     def _shown(
-        self, scatters: Mapping[str, float], repeats: Mapping[str, Sequence[int | None]]
+        self, scatters: Mapping[str, RepeatScatter], repeats: Mapping[str, Sequence[int | None]]
     ) -> tuple[str, Table]:
-        heads = [f"{name} (scatter {100 * each:.2g} %)" for name, each in scatters.items()]
+        heads = [f"{name} (scatter {_scatter_words(each)})" for name, each in scatters.items()]
         seen = f"{100 * self.power:g} % of the time, at a level of {100 * self.alpha:g} %"
         table = Table("change", *heads)
         for row, change in enumerate(self.change):
             cells = [str(found[row] or f"> {_MOST_REPEATS}") for found in repeats.values()]
             table.add_row(f"{100 * change:g} %", *cells)
         return f"Repeats that show a change {seen}:", table
+
+
+def _scatter_words(scatter: RepeatScatter) -> str:
+    share = f"{100 * scatter.relative_sd:.2g} %"
+    return share if scatter.dof is None else f"{share}, {scatter.dof} degrees of freedom"
 
 
 def repeats_to_see(change: float, scatter: float, *, power: float, alpha: float) -> int | None:
@@ -197,26 +203,6 @@ def repeats_to_see(change: float, scatter: float, *, power: float, alpha: float)
             return None
     counts = range(max(2, high // 2), high)
     return counts.start + bisect_left(counts, power, key=lambda n: _power(effect, n, alpha))
-
-
-def scatter_of(measured: Sequence[Measurement], values: Iterable[float]) -> float:
-    """Return the relative standard deviation of repeats, pooled over configurations and boards.
-
-    Raises MeasurementError if nothing was repeated.
-    """
-    groups: dict[object, list[float]] = {}
-    for each, value in zip(measured, values, strict=True):
-        kind = (each.study, each.configuration, each.phase, each.device.uuid)
-        groups.setdefault(kind, []).append(float(np.log(value)))
-    repeated = [group for group in groups.values() if len(group) > 1]
-    if not repeated:
-        raise MeasurementError(
-            "Repeats of a configuration on one board are required to know their scatter, got "
-            f"{len(measured)} valid measurements without any; take --repeats 2 or more, or say "
-            "--scatter."
-        )
-    squares = sum((len(group) - 1) * float(np.var(group, ddof=1)) for group in repeated)
-    return float(np.sqrt(squares / sum(len(group) - 1 for group in repeated)))
 
 
 def _power(effect: float, num_pairs: int, alpha: float) -> float:

@@ -72,6 +72,7 @@ class AdditiveFit:
     residual_sd: float | None  # standard deviation of the residuals; None where dof is 0
     # Whether nothing tells how the estimates scatter, so that intervals have no end.
     is_open: bool = False
+    is_smoothed: bool = False  # whether the scatter is that of estimates about smooth curves
 
     def value(self, configuration: str) -> float:
         """Return the estimate for ``configuration``, no longer as a logarithm."""

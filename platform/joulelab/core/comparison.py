@@ -243,7 +243,7 @@ def lines_of(configurations: Mapping[str, Configuration]) -> Lines:
 
 
 def scatter_of(fit: AdditiveFit, lines: Lines) -> Roughness | None:
-    """Return how recordings scatter: between repeats, or else along ``lines``.
+    """Return how measurements scatter: between repeats, or else along ``lines``.
 
     Returns:
         ``None`` where they neither repeat nor lie along a line: nothing tells.
@@ -258,7 +258,7 @@ def scatter_of(fit: AdditiveFit, lines: Lines) -> Roughness | None:
 
 
 def with_scatter(fit: AdditiveFit, found: Roughness | None) -> AdditiveFit:
-    """Return a fit of single recordings with how such scatter; open where that is not known."""
+    """Return a fit of what was not repeated with how such scatters; open where nothing tells."""
     if found is None:
         return replace(fit, is_open=True)
     return replace(
@@ -266,4 +266,6 @@ def with_scatter(fit: AdditiveFit, found: Roughness | None) -> AdditiveFit:
         scatter=found.variance * np.eye(len(fit.estimate)),
         dof=found.dof,
         residual_sd=sqrt(found.variance),
+        is_open=False,
+        is_smoothed=True,
     )

@@ -5,11 +5,11 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
-from synthetic_results import header, measurement
+from synthetic_results import board, header, measurement
 
 from joulelab import Configuration, EnergyWindow
 from joulelab.analysis.knob_grid import LOG, Axis, KnobStudy, knob_grid
-from joulelab.analysis.knob_report import knob_frame
+from joulelab.analysis.knob_report import knob_frame, knob_listing
 from joulelab.analysis.knob_study import analyse_knobs, summed
 from joulelab.analysis.knob_wording import (
     conclude_batches,
@@ -24,6 +24,7 @@ from joulelab.analysis.knob_wording import (
     winners,
 )
 from joulelab.analysis.labels import apart
+from joulelab.analysis.wording import FEW_BOARDS
 from joulelab.cli.main import main
 from joulelab.core.measurement import Finding
 from joulelab.core.quality import Quality
@@ -196,6 +197,25 @@ def test_the_sentence_on_lengths_gives_the_change_of_energy_and_time():
 
     assert "From 16 to 64 prompt_tokens energy per token changes by +300.0" in said
     assert "time by +100.0" in said
+
+
+def test_combinations_that_share_no_second_board_have_ratios_without_an_end():
+    """Their intervals were those of readings alone, whatever boards do from one to the next."""
+    axis = Axis(knob="model", values=("tiny", "tinyllama"), title="parameters", places=(1e6, 1e9))
+    grid = knob_grid("llama", {}, [axis])
+    first, last = (case.configuration for case in grid.cases)
+    on = [(first, 2.0, 0), (first, 2.2, 1), (last, 6.0, 1)]
+    rows = [measured(c, energy_j, 1.0, repeat=i, device=board(i)) for c, energy_j, i in on]
+
+    found = analyse_knobs(rows, grid)
+
+    [phase] = found.phases
+    assert phase.is_open
+    assert sentence(found, conclude_sizes).startswith("tinyllama takes 2.73 times the energy")
+    listing = knob_listing(phase)
+    assert FEW_BOARDS in listing.legend
+    cells = [column.cell(listing.line(phase.rows[1]).found) for column in listing.quantities([])]
+    assert "2.7273" in cells
 
 
 def quality(retention):

@@ -95,8 +95,25 @@ def test_points_that_an_application_lacks_are_left_out_and_none_is_an_error():
     [policy] = policies([whole, half], most_points=1)
 
     assert policy.points[0] in half.points.values()
+    assert policy.num_left_out == len(CLOCKS_MHZ[1::2])
+    assert "; 6 points were left out, where not every" in policy_words(policy, "edp")
     with pytest.raises(MeasurementError, match="the same clocks"):
         policies([whole, other])
+
+
+def test_regret_is_over_the_best_of_the_whole_sweep_though_another_application_lacks_it():
+    """The best of what all have was called each application's own: 0 % above it, always."""
+    whole = application("whole", 900)
+    half = application("half", 1000, clocks=CLOCKS_MHZ[::2])
+
+    *_, last = policies([whole, half], most_points=4)
+
+    served = {each.name: each for each in last.served}
+    assert served["whole"].own == at(900)
+    assert served["whole"].point in (at(800), at(1000))
+    assert served["whole"].regret.value == pytest.approx(np.expm1(np.log(10 / 9) ** 2))
+    assert served["half"].regret.value == 0
+    assert last.points == (at(1000),)  # no second one serves either better
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_default_that_may_be_best_is_never_sold_as_a_saving():
     said = sentence(analyse_sweep(rows))
 
     assert said.startswith("No saving is shown: 1950 MHz has the lowest EDP")
-    assert "driver's default is among" in said
+    assert "driver's default is statistically indistinguishable from it" in said
 
 
 def test_the_default_is_recommended_if_it_is_best():

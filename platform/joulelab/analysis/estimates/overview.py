@@ -82,14 +82,16 @@ def _least(cell: Cell) -> str:
 
 def _best(fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
     frugal = min(fitting, key=_energy_j)
-    fast = min(fitting, key=lambda cell: wording.last_phase(cell).time_per_unit_s)
+    times_s = [wording.last_phase(cell).time_per_unit_s for cell in fitting]
+    fast = fitting[times_s.index(min(times_s))]
     estimate = wording.estimate_of(frugal)
     what = f" of {wording.last_phase(frugal).phase}" if len(estimate.phases) > 1 else ""
     time = brief(wording.last_phase(fast).time_per_unit_s, f"s/{estimate.unit}")
     sentence = f"Least energy{what}: {wording.cell_name(frugal, cells)} with {_least(frugal)}"
     caveat = _caveat(frugal, fitting, cells)
-    if frugal is fast:
-        return f"{sentence}, the fastest too with {time}.{caveat}"
+    if wording.last_phase(frugal).time_per_unit_s == min(times_s):
+        place = "the fastest too" if times_s.count(min(times_s)) == 1 else "none faster,"
+        return f"{sentence}, {place} with {time}.{caveat}"
     tier = wording.estimate_of(fast).confidence.tier
     doubt = f" (confidence {tier}, {wording.TIER_WORDS[tier]})" if tier > "B" else ""
     return f"{sentence}.{caveat} Least time: {wording.cell_name(fast, cells)} with {time}{doubt}."

@@ -192,6 +192,13 @@ def test_a_projected_device_never_wins_over_one_that_exists():
     assert said.endswith("projected is projected at 62.5 mJ/image.")
 
 
+def test_of_those_that_take_the_same_time_none_is_the_fastest():
+    """The most frugal was called the fastest too where another took the same time."""
+    found = answer([slower("one", 1), slower("other", 1)])
+
+    assert found == "Least energy: one with 250 mJ/image, none faster, with 1.25 ms/image."
+
+
 def test_a_winner_known_from_its_data_sheet_alone_says_so_and_who_is_first_of_the_others():
     """A device of tier C headed the comparison without a caveat."""
     cells = [slower("sheet", 4, tier="C"), slower("known", 2, tier="A"), slower("class", 3)]

@@ -1,0 +1,61 @@
+"""Sweeps over boards that the power cap holds at clocks of their own."""
+
+from itertools import cycle
+from random import Random
+
+import pytest
+from synthetic_results import measurement, time_s
+
+from joulelab.analysis.methods import methods_paragraph
+from joulelab.analysis.sweep import analyse_sweep
+from joulelab.analysis.sweep_report import sweep_listing
+from joulelab.analysis.wording import FEW_BOARDS, sentence
+
+CLOCKS_MHZ = tuple(range(600, 1951, 75))
+CAPPED = (0.96, 1.05, 0.98, 1.01)  # time at the default, over that of the average board
+
+
+def swept(clocks_mhz=CLOCKS_MHZ, *, seed=0):
+    """Measure the default on every board, on one of them again, and every clock once."""
+    random = Random(seed)
+
+    def at(clock, index, minute):
+        factor = CAPPED[index] if clock is None else 1.0
+        return measurement(
+            clock, index=index, minute=minute, relative_u=1e-5,
+            time_factor=factor * (1 + random.gauss(0, 1e-4)), energy_factor=factor,
+        )  # fmt: skip
+
+    boards = random.sample(range(4), 4)
+    rows = [at(None, index, index) for index in (0, 1, 2, 3, 1)]
+    pairs = zip(clocks_mhz, cycle(boards), strict=False)
+    return rows + [at(clock, index, 9 + place) for place, (clock, index) in enumerate(pairs)]
+
+
+def phase_of(measurements):
+    (phase,) = analyse_sweep(measurements).phases
+    return phase
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_intervals_of_clocks_that_ran_once_hold_how_boards_differ(seed):
+    """All of them missed: the factors that a cap gave boards were taken for exact at any clock."""
+    phase = phase_of(swept(seed=seed))
+
+    usual_s = time_s(2000) * sum(CAPPED) / len(CAPPED)
+    for clock in CLOCKS_MHZ:
+        slowdown = phase.row(f"{clock}MHz").figures.slowdown
+        assert not slowdown.excludes(time_s(clock) / usual_s - 1)
+        assert slowdown.half_width < 0.5
+    assert (phase.is_open, phase.is_smoothed) == (False, True)
+    assert "clocks about a smooth curve" in " ".join(sweep_listing(phase).legend)
+    assert "about smooth curves" in methods_paragraph(phase, swept(seed=seed), {})
+
+
+def test_too_few_clocks_for_a_curve_have_no_intervals_and_the_reason():
+    phase = phase_of(swept((900, 1200, 1500)))
+
+    assert phase.is_open
+    assert (phase.members, phase.recommended, phase.dof) == ((), None, 0)
+    assert FEW_BOARDS in sweep_listing(phase).legend
+    assert "do not show by how much boards differ; take two repeats or more." in sentence(phase)
