@@ -19,6 +19,7 @@ from joulelab.errors import ANALYSIS, ConfigError, require
 from joulelab.objectives import without_quality
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.gpu import StudyGpu, by_product, study_clocks_mhz
+from joulelab.study.kind import MEASUREMENT, SWEEP
 from joulelab.study.lab import Lab, StudyWorkload
 from joulelab.study.results import MeasureResult, SweepStudy
 from joulelab.workloads.program import Cost, Work
@@ -88,7 +89,7 @@ def measure(
         asked = Configuration.of(workload.name, workload.settings, point)
         trials = plan_sweep(folder.name, [asked], repeats=repeats)
         header = settings or asked_of(workload, "edp", lab)
-        summary = lab.carry_out(trials, gpus, folder, settings=header)
+        summary = lab.carry_out(trials, gpus, folder, settings=header, kind=MEASUREMENT)
     return MeasureResult(folder=folder, summary=summary, asked=asked)
 
 
@@ -175,6 +176,7 @@ def sweep(
             gpus,
             folder,
             settings=settings or asked_of(workload, objective, lab),
+            kind=SWEEP,
             procedure=lab.procedure.in_sweep(),
             conclude=lambda store: found.append(conclude_sweep(store, objective).of_program(asked)),
         )
