@@ -23,7 +23,6 @@ from joulelab import Configuration
 from joulelab.cli.study import parse_study
 from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.study.conclude import baseline_of
-from joulelab.study.kind import BASELINE
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 from joulelab_actors.laboratory import Laboratory
@@ -91,7 +90,7 @@ def main(config: Baseline) -> int:
             baseline_of(store).write(store)
 
         summary = lab.carry_out(
-            trials, sites, folder, settings=config, kind=BASELINE, conclude=conclude
+            trials, sites, folder, settings=config, kind="baseline", conclude=conclude
         )
     baseline_of(ResultStore(folder)).print(folder)
     return summary.exit_code or int(not summary.complete)
