@@ -89,7 +89,9 @@ def main(config: Baseline) -> int:
         def conclude(store: ResultStore) -> None:
             baseline_of(store).write(store)
 
-        summary = lab.carry_out(trials, sites, folder, settings=config, conclude=conclude)
+        summary = lab.carry_out(
+            trials, sites, folder, settings=config, kind="baseline", conclude=conclude
+        )
     baseline_of(ResultStore(folder)).print(folder)
     return summary.exit_code or int(not summary.complete)
 

@@ -21,6 +21,7 @@ from joulelab.core.quality import Quality
 from joulelab.core.trial import Trial
 from joulelab.errors import INTERRUPTED, ConfigError
 from joulelab.study.conclude import conclude_knobs, conclude_matrix, report_of
+from joulelab.study.kind import MATRIX, study_of
 from joulelab.study.schedule import MACHINERY
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study_lock import StudyLock
@@ -76,7 +77,9 @@ def measure_matrix(
         known = ResultStore(folder).read()
         todo = rest_of_matrix(_trials(folder.name, matrix, repeats), known, again=again)
         if chosen := _within(todo, matrix, lab.procedure, budget_s):
-            ended = lab.carry_out(chosen, sites, folder, settings=settings, conclude=conclude)
+            ended = lab.carry_out(
+                chosen, sites, folder, settings=settings, kind=MATRIX, conclude=conclude
+            )
             interrupted = ended.interrupted
     code = report_matrix(matrix, replace(lab, study=folder.name))
     return INTERRUPTED if interrupted else code
@@ -265,6 +268,7 @@ class KnobOptions(Generic[Settings]):
                 sites,
                 folder,
                 settings=self,
+                kind=study_of(study.about),
                 begin=lambda store: store.write_file(ASKED, KnobLog(study=study)),
                 conclude=conclude,
             )

@@ -1,7 +1,7 @@
 """Measure and sweep a program, in this process or wherever else a lab is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from joulelab.core.configuration import Configuration, KnobValue
@@ -19,6 +19,7 @@ from joulelab.errors import ANALYSIS, ConfigError, require
 from joulelab.objectives import without_quality
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.gpu import StudyGpu, by_product, study_clocks_mhz
+from joulelab.study.kind import MEASUREMENT, SWEEP
 from joulelab.study.lab import Lab, StudyWorkload
 from joulelab.study.results import MeasureResult, SweepStudy
 from joulelab.workloads.program import Cost, Work
@@ -85,11 +86,11 @@ def measure(
     with lab.open(workload.name) as gpus:
         workload.check(gpus)
         folder = lab.folder(f"measure-{workload.name}", gpus)
-        asked = [Configuration.of(workload.name, workload.settings, point)]
-        trials = plan_sweep(folder.name, asked, repeats=repeats)
+        asked = Configuration.of(workload.name, workload.settings, point)
+        trials = plan_sweep(folder.name, [asked], repeats=repeats)
         header = settings or asked_of(workload, "edp", lab)
-        summary = lab.carry_out(trials, gpus, folder, settings=header)
-    return MeasureResult(folder=folder, summary=summary)
+        summary = lab.carry_out(trials, gpus, folder, settings=header, kind=MEASUREMENT)
+    return MeasureResult(folder=folder, summary=summary, asked=asked)
 
 
 def sweep(
@@ -152,6 +153,7 @@ def sweep(
     check_points(mode, every, given_mhz, observe_only=lab.observe_only)
     check_plan(repeats, sentinel_every)
     workload = StudyWorkload(program, knobs, unit=unit, work=work, cost=cost)
+    asked = Configuration.of(workload.name, workload.settings)
     found: list[SweepResult] = []
     with lab.open(workload.name, mixed=True) as gpus:
         workload.check(gpus)
@@ -159,12 +161,11 @@ def sweep(
 
         def plan(own: Sequence[StudyGpu]) -> tuple[Trial, ...]:
             points = _points_on(own, mode=mode, every=every, clocks_mhz=given_mhz)
-            asked = [Configuration.of(workload.name, workload.settings, point) for point in points]
             return plan_sweep(
                 folder.name,
-                asked,
+                [replace(asked, point=point) for point in points],
                 repeats=repeats,
-                sentinel=asked[0],
+                sentinel=asked,
                 sentinel_every=sentinel_every,
                 seed=seed,
             )
@@ -175,10 +176,11 @@ def sweep(
             gpus,
             folder,
             settings=settings or asked_of(workload, objective, lab),
+            kind=SWEEP,
             procedure=lab.procedure.in_sweep(),
-            conclude=lambda store: found.append(conclude_sweep(store, objective)),
+            conclude=lambda store: found.append(conclude_sweep(store, objective).of_program(asked)),
         )
-    return SweepStudy(folder=folder, summary=summary, result=found[0])
+    return SweepStudy(folder=folder, summary=summary, asked=asked, result=found[0])
 
 
 def _points_on(

@@ -12,10 +12,12 @@ from joulelab.searching.constraints import Constraint
 from joulelab.searching.scores import with_scores
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.budget import Budget
+from joulelab.study.kind import SEARCH, check_kind
 from joulelab.study.lab import Lab, StudyWorkload
 from joulelab.study.results import SearchStudy
 from joulelab.study.resume import check_cost
 from joulelab.study.search import RaceSettings, check_search, problem_on, run_race
+from joulelab.tracking.store import ResultStore
 from joulelab.workloads.program import Quality, Work
 
 
@@ -101,6 +103,7 @@ def search(
             lab.console().print(f"{lacks}, which is left out.", highlight=False)
         check_cost(problem.space.baseline, gpus)
         folder = lab.folder(f"{'qep' if aim.quality_exponent else 'search'}-{workload.name}", gpus)
+        check_kind(ResultStore(folder), SEARCH)  # before minutes of scoring
         scores = None
         if counts_quality:
             scores = lab.score(problem.space, gpus[0], folder, metric=metric)

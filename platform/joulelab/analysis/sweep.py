@@ -9,13 +9,13 @@ from statistics import fmean
 from joulelab.analysis import compared
 from joulelab.analysis.temperature import TemperatureEffect, temperature_effect
 from joulelab.core.comparison import best_set
-from joulelab.core.configuration import KnobValue
+from joulelab.core.configuration import Configuration, KnobValue, knob_words
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.statistics import mean_of
 from joulelab.core.validity import MAX_THROTTLE_SHARE
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, MeasurementError
 from joulelab.objectives import ENERGY, TIME, Objective, without_quality
 from joulelab.tracking.study import ChartPoint
 
@@ -115,6 +115,17 @@ class SweepResult:
 
     study: str
     phases: tuple[PhaseResult, ...]
+
+    def of_program(self, asked: Configuration) -> "SweepResult":
+        """Return what was found of one program, whatever else its study holds.
+
+        Raises MeasurementError if nothing was measured of it.
+        """
+        own = tuple(p for p in self.phases if (p.workload, p.knobs) == asked.program)
+        if not own:
+            name = f"{asked.workload} ({knob_words(asked.knobs)})"
+            raise MeasurementError(f"Nothing was measured of {name} in study {self.study!r}.")
+        return replace(self, phases=own)
 
 
 Values = Callable[[compared.Figures], tuple[float, float]]

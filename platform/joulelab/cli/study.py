@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, g
 
 import tyro
 
+from joulelab.cli.same_study import check_same_study
 from joulelab.errors import ConfigError
 from joulelab.registry import Registry, unknown_name
 from joulelab.workloads import WORKLOADS
@@ -31,6 +32,7 @@ STUDIES = {
     "qep": "qep_search.py",
     "search": "energy_search.py",
 }
+_KINDS = {script: name for name, script in STUDIES.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ def parse(arguments: Sequence[str]) -> Study:
 
 def study_command() -> str | None:
     """Return the command by which the script that runs was started; ``None`` without one."""
-    named = {script: name for name, script in STUDIES.items()}.get(Path(sys.argv[0]).name)
+    named = _KINDS.get(Path(sys.argv[0]).name)
     before = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv[1:])]
     return f"joulelab study {named}" if before[-2:] == ["study", named] else None
 
@@ -69,10 +71,13 @@ Settings = TypeVar("Settings")
 
 
 def parse_study(kind: type[Settings], description: str | None) -> Settings:
-    """Read the command line of a script whose settings are ``kind``."""
-    import tyro
+    """Read the command line of a script whose settings are ``kind``.
 
-    return tyro.cli(kind, description=description, prog=study_command())
+    Raises ConfigError if it goes on with a study of other settings.
+    """
+    parsed = tyro.cli(kind, description=description, prog=study_command())
+    check_same_study(parsed, _KINDS)
+    return parsed
 
 
 def _list() -> None:
@@ -97,7 +102,17 @@ def _summary(script: Path) -> str:
     return docstring.partition("\n\n")[0].replace("\n", " ")
 
 
-def parse_with_workload(
+def parse_with_workload(kind: Any, arguments: Sequence[str] | None = None, **options: Any) -> Any:
+    """Read a command line in which a workload is chosen; see :func:`_parsed`.
+
+    Raises ConfigError if it goes on with a study of other settings.
+    """
+    parsed = _parsed(kind, arguments, **options)
+    check_same_study(parsed, _KINDS)
+    return parsed
+
+
+def _parsed(
     kind: Any,
     arguments: Sequence[str] | None = None,
     *,

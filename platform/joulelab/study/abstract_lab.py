@@ -70,8 +70,9 @@ class AbstractLab(ABC, Generic[Gpu]):
         settings: object,
         on_event: Callable[[StudyEvent], None],
         procedure: Procedure | None = None,
+        kind: str | None = None,
     ) -> StudySetup:
-        """Return what a study is carried out with; ``settings`` are for its header.
+        """Return what a study of a ``kind`` is carried out with; ``settings`` are for its header.
 
         ``procedure`` is how it measures, by default as the lab does without a calibration. What is
         stored where this process cannot see it, it stores a second time. Raises ConfigError if a
@@ -92,6 +93,8 @@ class AbstractLab(ABC, Generic[Gpu]):
             make_queue=lambda search, check: self.queue(search, check, gpus, folder),
             observe_only=self.observe_only,
             settings=settings,
+            kind=kind,
+            workloads=workloads,
             watch=self.watch,
             let_go=lambda: self.let_go(gpus),
             on_event=on_event,
@@ -213,6 +216,7 @@ class AbstractLab(ABC, Generic[Gpu]):
         folder: Path,
         *,
         settings: object,
+        kind: str | None = None,
         procedure: Procedure | None = None,
         begin: Callable[[ResultStore], object] = lambda store: None,
         conclude: Callable[[ResultStore], object] | None = None,
@@ -220,7 +224,7 @@ class AbstractLab(ABC, Generic[Gpu]):
         """Measure ``trials`` and show how far it is; see :func:`~joulelab.study.run.run_trials`.
 
         ``procedure`` is how it measures, by default as the lab does; a calibration adapts it.
-        Raises ConfigError as :meth:`setup` and :meth:`facts` do.
+        ``kind`` is that of the study. Raises ConfigError as :meth:`setup` and :meth:`facts` do.
         """
         workloads = {trial.configuration.workload for trial in trials}
         with StudyProgress(self.console()) as progress:
@@ -231,6 +235,7 @@ class AbstractLab(ABC, Generic[Gpu]):
                 settings=settings,
                 on_event=progress,
                 procedure=self.adapted(gpus, procedure),
+                kind=kind,
             )
             summary = run_trials(trials, replace(setup, begin=begin), conclude)
         self.require_some(summary)

@@ -13,6 +13,7 @@ from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import score_words, sentence
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, analyse_sweep
 from joulelab.analysis.wording import sentence as sweep_sentence
+from joulelab.core.configuration import Configuration, knob_words
 from joulelab.core.measurement import Measurement
 from joulelab.errors import ANALYSIS, ConfigError, MeasurementError, require
 from joulelab.registry import unknown_name
@@ -40,8 +41,8 @@ class StudyResult(ABC):
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
-        """Everything that was measured, valid or not, read from the folder."""
-        return tuple(ResultStore(self.folder).read())
+        """Everything that was measured of it, valid or not, read from the folder."""
+        return tuple(m for m in ResultStore(self.folder).read() if self._is_own(m))
 
     def report(self, path: str | Path) -> Path:
         """Write the report as an HTML page that needs no other file, and return its path."""
@@ -51,6 +52,10 @@ class StudyResult(ABC):
     @abstractmethod
     def _found(self) -> Found:
         """Return what the page is of."""
+
+    def _is_own(self, _measurement: Measurement) -> bool:
+        """Whether it is of what was asked for: a folder may hold several programs."""
+        return True
 
     def _choose(self, name: str | None, known: Sequence[str], kind: str = "phase") -> str:
         if name is None and len(known) == 1:
@@ -64,7 +69,13 @@ class StudyResult(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureResult(StudyResult):
-    """One configuration, measured; ``str()`` tells it in words, as ``joulelab measure`` does."""
+    """One configuration, measured; ``str()`` tells it in words, as ``joulelab measure`` does.
+
+    Attributes:
+        asked: What was to be measured; other configurations in the folder are left out.
+    """
+
+    asked: Configuration
 
     def measurement(self, phase: str | None = None) -> Measurement:
         """Return the measurement of a phase, by default of the only one; the last of repeats.
@@ -75,14 +86,15 @@ class MeasureResult(StudyResult):
         Raises:
             ConfigError: If there are several phases, and none was named.
             UnknownNameError: If there is no such phase.
+            MeasurementError: If nothing was measured of it.
         """
-        by_phase = {each.phase: each for each in self.measurements}
+        by_phase = {each.phase: each for each in self._last()}
         return by_phase[self._choose(phase, list(by_phase))]
 
     @property
     def valid(self) -> bool:
         """Whether every phase was measured validly."""
-        return all(each.valid for each in self._last())
+        return bool(self.measurements) and all(each.valid for each in self._last())
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row for each measurement, with units in the names of the columns."""
@@ -120,8 +132,19 @@ class MeasureResult(StudyResult):
 
         return "\n".join(report_lines([Record(measurement=m, trace=None) for m in self._last()]))
 
+    @override
+    def _is_own(self, measurement: Measurement) -> bool:
+        return measurement.configuration == self.asked
+
     def _last(self) -> list[Measurement]:
-        return list({each.phase: each for each in self.measurements}.values())
+        last = list({each.phase: each for each in self.measurements}.values())
+        if not last:
+            knobs = knob_words(self.asked.knobs)
+            raise MeasurementError(
+                f"{self.folder} holds no measurement of {self.asked.workload} ({knobs}) at "
+                f"{self.asked.point.label}: see `summary` for what became of its trials."
+            )
+        return last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,9 +152,11 @@ class SweepStudy(StudyResult):
     """Operating points of a program, compared; ``str()`` is the answer in words.
 
     Attributes:
+        asked: The program and its knobs; others in the folder are left out.
         result: What was found, phase by phase.
     """
 
+    asked: Configuration
     result: SweepResult
 
     def phase(self, name: str | None = None, *, product: str | None = None) -> PhaseResult:
@@ -194,6 +219,10 @@ class SweepStudy(StudyResult):
     @override
     def _found(self) -> SweepResult:
         return self.result
+
+    @override
+    def _is_own(self, measurement: Measurement) -> bool:
+        return measurement.configuration.program == self.asked.program
 
     @override
     def __str__(self) -> str:

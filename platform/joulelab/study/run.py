@@ -6,7 +6,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from joulelab.errors import ConfigError, DeviceError, JouleLabError
 from joulelab.provenance import collect_provenance
 from joulelab.study.events import StudyEvent, StudyInterrupted, StudyStarted
 from joulelab.study.gpu import StudyGpu
+from joulelab.study.kind import check_kind
 from joulelab.study.ledger import Ledger, SearchSummary, StudySummary
 from joulelab.study.pool import FixedTrials, StudyTrials, WorkerPool
 from joulelab.study.resume import check_feasible
@@ -100,6 +101,8 @@ class StudySetup:
     make_queue: Callable[[Search, CheckTrial], SearchQueue] = SearchQueue
     observe_only: bool = False
     settings: object = None  # settings dataclass of the experiment, for the study's header
+    kind: str | None = None  # which may go on in the folder; None for any
+    workloads: Collection[str] = ()  # names of what is to run
     # Writes what is asked for into the study's store, before anything is measured.
     begin: Callable[[ResultStore], object] = lambda store: None
     # Makes what watches over the study of that name while it runs.
@@ -266,7 +269,8 @@ def driver_store(folder: Path) -> ResultStore:
 def open_study(store: ResultStore, study: str, setup: StudySetup) -> StudyHeader:
     """Write the header of a new study, or go on with the one that the folder holds.
 
-    It has neither passwords nor home folders. Raises ConfigError if the folder holds another study.
+    It has neither passwords nor home folders. Raises ConfigError if the folder holds another study,
+    or one of another kind.
     """
     known = store.read_study()
     if known is not None and known.name != study:
@@ -274,6 +278,7 @@ def open_study(store: ResultStore, study: str, setup: StudySetup) -> StudyHeader
             f"{store.folder} holds study {known.name!r}, not {study!r}; "
             "give every study a results folder of its own."
         )
+    check_kind(store, setup.kind)
     header = discreet_header(
         StudyHeader(
             name=study,
@@ -282,6 +287,8 @@ def open_study(store: ResultStore, study: str, setup: StudySetup) -> StudyHeader
             settings=flat_settings(setup.settings) if setup.settings is not None else (),
             provenance=known.provenance if known else collect_provenance(),
             tracking_uri=setup.tracking_uri,
+            kind=setup.kind or (known.kind if known else None),
+            workloads=tuple(sorted({*(known.workloads if known else ()), *setup.workloads})),
         )
     )
     store.write_study(header)

@@ -34,6 +34,7 @@ from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.budget import Budget
 from joulelab.study.conclude import write_search
 from joulelab.study.gpu import StudyGpu, check_power_limits, study_clocks_mhz
+from joulelab.study.kind import SEARCH
 from joulelab.study.lab import StudyWorkload
 from joulelab.study.ledger import SearchSummary
 from joulelab.study.resume import History, history_of
@@ -95,6 +96,7 @@ def run_race(
             settings=settings,
             on_event=progress,
             procedure=_procedure(lab, problem),
+            kind=SEARCH,
         )
         asked = asked_log(problem, race.method(UNDER_WAY))
         setup = replace(setup, begin=lambda store: store.write_file(ASKED, asked))

@@ -27,6 +27,9 @@ class StudyHeader:
     provenance: Provenance  # where and from which code it ran
     # MLflow store that the study delivers to, without user and password; None if to none.
     tracking_uri: str | None = None
+    # Of which kind it is, see :mod:`joulelab.study.kind`; None of one that does not tell.
+    kind: str | None = None
+    workloads: tuple[str, ...] = ()  # what was to run, by name; empty likewise
 
     def __post_init__(self) -> None:
         if not (self.name and self.sweep_id):
