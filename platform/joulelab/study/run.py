@@ -269,8 +269,7 @@ def driver_store(folder: Path) -> ResultStore:
 def open_study(store: ResultStore, study: str, setup: StudySetup) -> StudyHeader:
     """Write the header of a new study, or go on with the one that the folder holds.
 
-    It has neither passwords nor home folders. Raises ConfigError if the folder holds another study,
-    or one of another kind.
+    Headers have no passwords or home folders. ConfigError if its name or kind is another.
     """
     known = store.read_study()
     if known is not None and known.name != study:
