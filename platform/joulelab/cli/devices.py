@@ -13,7 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.cli.options import SomeGpus
-from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity, DeviceState
+from joulelab.core.device import (
+    Capabilities,
+    DeviceAddress,
+    DeviceIdentity,
+    DeviceState,
+    EventReason,
+)
 from joulelab.devices.base import Device
 from joulelab.devices.choice import open_device
 from joulelab.errors import MeasurementError
@@ -151,7 +157,7 @@ def _rows(
         ("power limit", _limit_in_words(capabilities, state)),
         ("SM clock now", f"{state.sm_clock_mhz} MHz"),
         ("memory clock now", _maybe(state.mem_clock_mhz, "MHz")),
-        ("throttled by", ", ".join(str(flag.name) for flag in state.event_reasons) or "nothing"),
+        ("throttled by", ", ".join(_throttles(state)) or "nothing"),
         ("temperature", _maybe(state.temperature_c, "C")),
         ("energy counter", counter),
         ("power samples", f"buffered{in_buffer}" if capabilities.has_power_samples else "polled"),
@@ -160,6 +166,11 @@ def _rows(
         ("set clocks", permission_in_words(capabilities.can_set_clocks)),
         *(("problem", problem) for problem in found.problems),
     ]
+
+
+def _throttles(state: DeviceState) -> list[str]:
+    """Name what holds the clock down; a board at rest is at a low clock by itself."""
+    return [str(flag.name) for flag in state.event_reasons & ~EventReason.IDLE]
 
 
 def activity_in_words(capabilities: Capabilities) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from joulelab.core.counter import EnergyCounter
 from joulelab.core.curve import EnergyCurve
-from joulelab.core.device import Look
+from joulelab.core.device import DeviceState, EventReason, Look
 from joulelab.core.energy import EnergySource
 from joulelab.core.measurement import Finding
 from joulelab.core.point import OperatingPoint
@@ -181,11 +181,21 @@ class GpuWatch:
             source=span.source if known else None,
             peak_power_w=span.peak_w if known else None,
             seen=span.seen,
-            sm_clock_mhz=median(state.sm_clock_mhz for state in states) if states else None,
+            sm_clock_mhz=_working_clock_mhz(states),
             temperature_c=max(hot_c, default=None),
             memory_used_b=max(used_b, default=None),
             findings=findings,
         )
+
+
+def _working_clock_mhz(states: Sequence[DeviceState]) -> float | None:
+    """Return the median clock of the looks while which kernels ran; of all looks if none did.
+
+    A board without a kernel goes down to its lowest clock, which says nothing of the program.
+    """
+    working = [state for state in states if not state.event_reasons & EventReason.IDLE]
+    clocks_mhz = [state.sm_clock_mhz for state in working or states]
+    return median(clocks_mhz) if clocks_mhz else None
 
 
 def _peak_w(trace: PowerTrace, start_s: float, stop_s: float) -> float:

@@ -38,7 +38,8 @@ class GpuUse:
         source: Where it came from; ``None`` where it is not known.
         peak_power_w: Highest power sample, in watts; ``None`` where energy is not known.
         seen: Whether this program was seen to hold the GPU, which is looked for once a second.
-        sm_clock_mhz: Median SM clock; ``None`` if unread.
+        sm_clock_mhz: Median SM clock while kernels ran, or of all the time if none did; ``None`` if
+            unread.
         temperature_c: Highest temperature, in degrees Celsius; ``None`` if unread.
         memory_used_b: Most device memory in use, in bytes; ``None`` if unread.
         findings: What was not as it should be; empty if all was.

@@ -15,7 +15,7 @@ from fake_gpu import FOREIGN_PID, IDLE_W, LOAD_W, FakeGpu
 import joulelab
 from joulelab import Monitor, measured
 from joulelab.core.clock import MonotonicClock
-from joulelab.core.device import DeviceAddress
+from joulelab.core.device import DeviceAddress, EventReason
 from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
 from joulelab.monitor import monitor as monitor_module
@@ -54,6 +54,26 @@ def test_a_window_has_the_energy_that_was_used_in_it(monitor, gpu, duration_s):
     assert window.duration_s == pytest.approx(duration_s)
     assert window.power_w == pytest.approx(window.energy_j / duration_s)
     assert window.findings == ()
+
+
+def test_the_clock_is_that_while_the_program_computed(gpu):
+    """Of a program that loads for longer than it computes, an H200's resting clock was shown."""
+
+    def states(at_s, state):
+        works = gpu.true_power_w(at_s) > 2 * IDLE_W
+        reasons = EventReason.NONE if works else EventReason.IDLE
+        return replace(state, sm_clock_mhz=1980 if works else 345, event_reasons=reasons)
+
+    gpu.states = states
+    with Monitor(devices=[gpu]) as monitor:
+        with monitor.window() as resting:
+            gpu.clock.sleep_s(4.0)
+        with monitor.window() as window:
+            gpu.clock.sleep_s(6.0)
+            work(gpu, 3.0)
+
+    assert resting.gpus[gpu.identity().uuid].sm_clock_mhz == 345
+    assert window.gpus[gpu.identity().uuid].sm_clock_mhz == 1980
 
 
 def test_windows_nest_and_overlap(monitor, gpu):
