@@ -80,12 +80,14 @@ class Replayer:
         self._bench, self._num_boards, self._report = bench, num_boards, report
         self._known: dict[OperatingPoint, Replays] = {}
         self._number: int | None = None
+        self._most = 0
 
     def hear(self, step: str) -> bool:
         """Report which kernel a step of the bench is of; return whether it is one of a replay."""
         if self._number is not None and step.endswith(": warming up"):
             self._number += 1
-            self._report(f"Replaying kernel {self._number}: {step.partition(':')[0]}")
+            which = f"{self._number} of at most {self._most}"
+            self._report(f"Replaying kernel {which}: {step.partition(':')[0]}")
         return self._number is not None
 
     def replays(
@@ -105,19 +107,25 @@ class Replayer:
             known="\n".join(known.measured),
             tensor_parallel=self._num_boards,
         )
-        found = Replays(measured=self._measured(settings, configuration.point))
+        kernels = {call.kernel for profile in profiles for call in profile.calls}
+        found = Replays(
+            measured=self._measured(settings, configuration.point, len(kernels - {*known.measured}))
+        )
         (first, *_) = found.by_board(self._num_boards)
         if asked := pauses(first.measured, measured, profiles, factor):
-            paced = self._measured(replace(settings, pauses=json.dumps(asked)), configuration.point)
+            settings = replace(settings, pauses=json.dumps(asked))
+            paced = self._measured(settings, configuration.point, len(asked))
             valid = {name: one for name, one in paced.items() if one.valid}
             found = replace(found, paced=valid, pauses={name: asked[name] for name in valid})
         self._known[configuration.point] = known = known.and_those_of(found)
         return known
 
-    def _measured(self, settings: ReplaySettings, point: OperatingPoint) -> dict[str, Measurement]:
+    def _measured(
+        self, settings: ReplaySettings, point: OperatingPoint, most: int
+    ) -> dict[str, Measurement]:
         WORKLOADS.programs.hold(_REPLAY, Replay)
         asked = Configuration.of(_REPLAY, settings, point)
-        self._number = 0
+        self._number, self._most = 0, most
         try:
             records = self._bench.measure(trial_of(asked), procedure=REPLAY)
         finally:
