@@ -14,10 +14,10 @@ from typing import Literal
 from joulelab.core.point import OperatingPoint
 from joulelab.governor.observing import Observation
 
-Label = Literal["idle", "prefill", "decode", "communication", "busy"]
+Label = Literal["idle", "prefill", "decode", "light", "busy"]
 """What the counters of a phase look like: nothing runs; the units compute, as in a prefill; the
-memory is busy, as in a decode; kernels run that do little of either, as in communication. Where a
-driver counts no activity, something runs or nothing does."""
+memory is busy, as in a decode; kernels run that do little of either, as in communication, or where
+the host sets the pace. Where a driver counts no activity, something runs or nothing does."""
 
 _FLOOR = 0.01
 """Rates below this share of all are taken for it: ratios of almost nothing say nothing."""
@@ -70,7 +70,7 @@ class Signature:
         *operations, dram = self.rates
         compute = max(operations)
         if compute < _LITTLE / 3 and dram < _LITTLE:
-            return "communication"
+            return "light"
         return "prefill" if compute >= dram else "decode"
 
     def distance(self, other: "Signature") -> float:

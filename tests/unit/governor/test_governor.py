@@ -394,7 +394,7 @@ def test_a_phase_too_short_for_a_look_at_the_drivers_clock_is_left_to_it_from_be
     (phase,) = (
         each
         for each in governed.governor.recogniser.phases
-        if each.signature.label == "communication"
+        if each.signature.label == "light"
     )
     assert phase.reference.last_s > 150.0  # it was looked at since it was first seen
     late_s = [
