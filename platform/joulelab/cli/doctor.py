@@ -18,6 +18,7 @@ from joulelab.cli.options import SomeGpus
 from joulelab.cli.terminal import terminal
 from joulelab.core.check import Check, CheckOutcome, Status, run_checks
 from joulelab.core.device import DeviceAddress
+from joulelab.core.host_pace import slowed_share
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.guard import default_socket_path
@@ -31,6 +32,9 @@ _LIBRARIES = {
     "ray": "runs studies on several GPUs",
     "mlflow": "shows studies side by side",
 }
+_LOOK_S, _SLOWED = 1.0, 0.2
+"""How long the host's core is looked at, and up to which share others may slow it: of a fifth,
+times of programs behind H200s' hosts were within what estimates are off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,7 @@ class Doctor(SomeGpus):
         return {
             "clock guard": lambda: who_guards(default_socket_path()),
             "results": lambda: _check_results(self.results_dir.expanduser()),
+            "host's core": _check_core,
             "libraries": _check_libraries,
         }
 
@@ -150,6 +155,19 @@ def _check_results(folder: Path) -> CheckOutcome:
     if free_b >= LEAST_FREE_B:
         return "ok", found, ""
     return "warn", found, "Make room, or name another folder with --results-dir."
+
+
+def _check_core() -> CheckOutcome:
+    share = slowed_share(_LOOK_S)
+    found = f"others slowed it for {share:.0%} of {_LOOK_S:g} s"
+    if share <= _SLOWED:
+        return "ok", found, ""
+    return (
+        "warn",
+        found,
+        "Programs that launch small kernels take up to 1.6 times as long meanwhile: give the job "
+        "cores of its own, and compare results by their host_disturbed_share.",
+    )
 
 
 def _check_libraries() -> CheckOutcome:

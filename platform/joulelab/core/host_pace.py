@@ -40,6 +40,16 @@ def undisturbed_s(paces_s: Sequence[float]) -> float:
     return DISTURBED * sorted(paces_s)[int(_FASTEST * len(paces_s))]
 
 
+def slowed_share(look_s: float, look: Callable[[], float] | None = None) -> float:
+    """Return the share of the coming ``look_s`` in which others slow this thread's core."""
+    look = look or _look
+    until_s, paces_s = time.perf_counter() + look_s, [look()]
+    while time.perf_counter() < until_s:
+        paces_s.append(look())
+    limit_s = undisturbed_s(paces_s)
+    return sum(pace_s > limit_s for pace_s in paces_s) / len(paces_s)
+
+
 class HostPace:
     """Looks at the pace of this thread's core between units of work, every 40 ms at most.
 

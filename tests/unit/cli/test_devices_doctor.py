@@ -157,6 +157,7 @@ def test_a_machine_without_a_gpu_is_checked_all_the_same(store, capsys, monkeypa
     assert "nvidia-smi is not installed" in checks["GPU"]["found"]
     assert str(tmp_path / "joulelab-results") in checks["results"]["found"]
     assert {checks[what]["status"] for what in ("results", "libraries")} == {"ok"}
+    assert "others slowed it for" in checks["host's core"]["found"]
 
 
 def test_a_device_that_was_asked_for_and_is_not_there_is_a_wrong_request(store):

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from joulelab.core.clock import MonotonicClock, VirtualClock
-from joulelab.core.host_pace import HostPace, python_call_s, undisturbed_s
+from joulelab.core.host_pace import HostPace, python_call_s, slowed_share, undisturbed_s
 
 CALM_S, SLOWED_S = 28e-9, 53e-9
 
@@ -40,6 +40,13 @@ def test_the_share_is_of_looks_at_which_the_core_was_slow(num_slowed):
     clock, pace = looked([CALM_S] * (40 - num_slowed) + [SLOWED_S] * num_slowed)
 
     assert pace.disturbed_share(0.0, clock.at_s) == pytest.approx(num_slowed / 40)
+
+
+def test_a_core_is_looked_at_for_a_while():
+    paces = itertools.cycle([CALM_S, CALM_S, SLOWED_S, CALM_S])
+
+    assert slowed_share(0.02, lambda: next(paces)) == pytest.approx(0.25, abs=0.05)
+    assert slowed_share(0.02, lambda: CALM_S) == 0.0
 
 
 def test_what_was_seen_before_says_what_a_calm_core_is():
