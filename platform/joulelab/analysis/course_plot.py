@@ -63,13 +63,15 @@ def course_figure(courses: Sequence[TrialCourse]) -> Figure:
             tidy(axes, "", "", "")
             _draw(axes, course, names)
         row[0].set_ylabel(trial, color=INK, fontsize=9, fontweight="bold")
-    for first, last, (title, unit, names) in zip(grid[0], grid[-1], panels, strict=True):
+    for column, (title, unit, names) in zip(grid.T, panels, strict=True):
+        first, last = column[0], column[-1]
         tidy(first, title, unit, first.get_xlabel())
         _scale(first, names)
         last.set_xlabel("s", fontsize=8.5)
+        lines = {str(line.get_label()): line for axes in column for line in axes.lines}
         last.legend(
-            loc="upper left", bbox_to_anchor=(0, -0.28), ncols=2, fontsize=7.5,
-            labelcolor=MUTED, handlelength=1.2, borderpad=0,
+            lines.values(), lines.keys(), loc="upper left", bbox_to_anchor=(0, -0.28), ncols=2,
+            fontsize=7.5, labelcolor=MUTED, handlelength=1.2, borderpad=0,
         )  # fmt: skip
     return figure
 

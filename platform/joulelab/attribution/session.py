@@ -34,6 +34,7 @@ from joulelab.hardware.processors import processor_of
 from joulelab.sampling.cuda_device import computing_on
 from joulelab.sampling.spells import MeteringCost
 from joulelab.tracing.program import ProgramPhase
+from joulelab.workloads import WORKLOADS
 from joulelab.workloads.ranks import Ranks
 
 Asked = Literal["auto", "replay", "classes"]
@@ -115,6 +116,8 @@ class Session:
         phase = "" if variant is None else variant.phase
         started_s = self._device.clock.now_s()
         self._require_kernels(configuration)
+        if method == "classes":
+            self._require_prices(configuration)
         try:
             records = self._bench.measure(trial_of(configuration))
             measured = _by_phase(records, phase)
@@ -175,6 +178,17 @@ class Session:
                 f"{self._num_boards} GPUs that run a copy each take what one takes; attribute one, "
                 f"or have them share the program: --tensor-parallel {self._num_boards}."
             )
+
+    def _require_prices(self, configuration: Configuration) -> None:
+        """Refuse what the estimator cannot price, before minutes of measuring."""
+        instead = "--method classes prices kernels by the estimator; take --method replay"
+        if self._spec is None:
+            name = self._device.identity().name
+            raise ConfigError(f"{instead}, since {name} is not in the catalogue.")
+        try:
+            traced_program(WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs)))
+        except ConfigError as error:
+            raise ConfigError(f"{instead}. {error}") from error
 
     def _traced(self, configuration: Configuration, notes: list[str]) -> tuple[ProgramPhase, ...]:
         try:

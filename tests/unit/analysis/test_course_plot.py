@@ -59,6 +59,19 @@ def test_every_quantity_of_a_trial_is_drawn_in_its_unit(tmp_path):
     assert power.get_lines()[0].get_xdata()[0] == 0
 
 
+def test_lines_are_named_though_the_last_trial_has_none(tmp_path):
+    """Of a trial of a second on an H200 no activity was read, and nothing named the others'."""
+    store = stored(tmp_path, measurement(1500, measurement_id="m"))
+    series = read_series(store.trace_path("m"))
+    bare = {name: each for name, each in series.items() if name == "power_w"}
+
+    figure = course_figure([("a", series), ("b", bare)])
+
+    *_, power, _, _, busy = figure.axes
+    assert next(text.get_text() for text in busy.get_legend().get_texts()) == "a kernel runs"
+    assert {text.get_text() for text in power.get_legend().get_texts()} == {"board", "memory"}
+
+
 def test_a_report_shows_the_default_and_the_best_point_over_time(tmp_path):
     store = stored(tmp_path, *sweep((800, 1100, 1400, 1700), num_boards=1))
 

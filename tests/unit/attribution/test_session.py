@@ -8,8 +8,13 @@ from planted_attributions import attribute
 
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED
 from joulelab.attribution.components import component_of, layer_of
+from joulelab.attribution.session import Session
+from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
-from joulelab.errors import MeasurementError
+from joulelab.devices.simulated import fleet
+from joulelab.devices.simulated.device import SimulatedDevice
+from joulelab.errors import ConfigError, MeasurementError
+from joulelab.workloads import WORKLOADS
 
 
 def sums(phase, joules, key):
@@ -120,6 +125,18 @@ def test_an_attribution_travels_between_processes(replayed):
 def test_without_idle_power_there_is_no_attribution(tmp_path):
     with pytest.raises(MeasurementError, match="idle_s above 0"):
         attribute(tmp_path, procedure=Procedure(idle_s=0))
+
+
+def test_what_classes_cannot_price_is_refused_before_it_is_measured(tmp_path):
+    """A function of one's own on an H200 was measured for a minute and a half first."""
+    told = []
+    device = SimulatedDevice.open(fleet("a100_sxm", 1, str(tmp_path))[0])
+    gemm = Configuration.of("gemm", WORKLOADS["gemm"].from_knobs({}).settings)
+
+    with pytest.raises(ConfigError, match="take --method replay"):
+        Session(device, report=told.append).attribute(gemm, "classes")
+
+    assert not told
 
 
 def test_what_is_done_is_told_kernel_by_kernel(tmp_path):
