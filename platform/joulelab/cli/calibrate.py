@@ -175,14 +175,16 @@ def _shown(fact: Fact) -> tuple[str, str]:
 def host_table(host: Host) -> Table:
     """Lay out a host's figures beside those of the catalogue, in microseconds."""
     others = [HOSTS[name] for name in (FASTEST, TYPICAL, SLOWEST)]
-    source = next(iter(host.figures.values())).source
     table = quiet_table(
         *words("call"), *numbers("here", *(one.key for one in others)), title="Microseconds a call"
     )
-    for name in host.figures:
+    for name in others[0].figures:
         values = [one.figures[name].value for one in (host, *others)]
         table.add_row(name.partition(".")[2], *(f"{1e6 * value:.3g}" for value in values))
-    table.caption = source
+    table.caption = (
+        f"{next(iter(host.figures.values())).source}, without the {host.disturbed:.0%} of the time "
+        "in which others slowed its cores"
+    )
     return table
 
 

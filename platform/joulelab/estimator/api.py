@@ -14,7 +14,7 @@ from joulelab.estimator.pricing import predict
 from joulelab.estimator.pricing.memory import MemoryEstimate, largest_batch, memory
 from joulelab.estimator.question import Cell, Combination, Progress, Question, Tracer
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.processors import FASTEST, HOSTS, SLOWEST, on_host
+from joulelab.hardware.processors import FASTEST, HOSTS, SLOWEST, find_host, on_host, slowed
 from joulelab.tracing.precision import at_precision
 from joulelab.tracing.program import TracedModel
 
@@ -136,15 +136,23 @@ def _predict(question: Question, tracer: Tracer, combination: Combination) -> Es
     if question.calibration is not None:
         note = f"{found.confidence.note}; before this board's own figures were taken"
         found = replace(found, confidence=replace(found.confidence, note=note))
-    if not knows_host and found.launch_share > _LAUNCH_SHARE and found.mode == "eager":
+    if found.launch_share > _LAUNCH_SHARE and found.mode == "eager":
         found = replace(found, host_range=_host_range(question, tracer, combination))
     return found
 
 
 def _host_range(question: Question, tracer: Tracer, combination: Combination) -> HostRange | None:
-    """Return what it takes behind the fastest known host and the slowest; ``None`` with its own."""
-    ends = [on_host(combination.processor, HOSTS[name]) for name in (FASTEST, SLOWEST)]
-    if ends[0] is combination.processor:
+    """Return what it takes behind the fastest known host and the slowest; ``None`` with its own.
+
+    Behind a measured host: on cores to itself, and while other work slows them.
+    """
+    known = None if question.known_host is None else find_host(question.known_host)
+    if known is None:
+        hosts, faster, slower = (HOSTS[FASTEST], HOSTS[SLOWEST]), _FASTER, _SLOWER
+    else:
+        hosts, faster, slower = (known, slowed(known)), 1.0, 1.0
+    ends = [on_host(combination.processor, host) for host in hosts]
+    if ends[0] is ends[1] or (known is not None and known.disturbed is None):
         return None
     found = predict.totals(
         tracer.of(combination),
@@ -155,8 +163,9 @@ def _host_range(question: Question, tracer: Tracer, combination: Combination) ->
     )
     (low_s, high_s), (low_j, high_j) = found.total_latency_s[:, 0], found.total_energy_j[:, 0]
     return HostRange(
-        latency_s=(low_s / _FASTER, high_s * _SLOWER),
-        energy_j=(low_j / _FASTER, high_j * _SLOWER),
+        latency_s=(low_s / faster, high_s * slower),
+        energy_j=(low_j / faster, high_j * slower),
+        disturbed=known and known.disturbed,
     )
 
 

@@ -214,10 +214,16 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRange:
-    """What nine of ten programs take behind hosts from the fastest to the slowest known."""
+    """What nine of ten programs take behind hosts from the fastest to the slowest known.
+
+    Behind a host that was measured, from cores to itself to cores that others slow all the time.
+    """
 
     latency_s: tuple[float, float]
     energy_j: tuple[float, float]
+    # Share of the time in which others slowed its cores when it was measured; None of hosts that
+    # are not known.
+    disturbed: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +239,7 @@ class Estimate:
         data_energy_j: Lowest and highest energy that operands' data alone may lead to; the
             estimate is for random-like data, the high end.
         without_formula: Operators that have no cost formula, with their share of all bytes.
-        host_range: Where the host sets the time and is not known; else ``None``.
+        host_range: Where the host sets the time, and is not known or was measured; else ``None``.
     """
 
     model: str

@@ -14,6 +14,8 @@ from joulelab.hardware.spec import GpuSpec
 
 SCHEMA = 1
 _OPERATORS, _PYTHON = "operator_s.", "python.module_s"
+DISTURBED_SHARE = "others.disturbed_share"
+"""Share of the time in which others slowed a host's cores, which its other figures leave out."""
 _SURE = 2.0
 """Standard uncertainties beyond which a delay is told from none."""
 
@@ -159,6 +161,8 @@ def host_figures(path: Path) -> tuple[Mapping[str, Any], Mapping[str, Figure]]:
     figures = {
         name: Figure(value=value, status="S", source=source)
         for name, value in known.items()
-        if name == _PYTHON or name.startswith(_OPERATORS)
+        if name in (_PYTHON, DISTURBED_SHARE) or name.startswith(_OPERATORS)
     }
-    return {"operator_s": operator_s, "python": {"module_s": known[_PYTHON]}}, figures
+    others = {"disturbed_share": known.get(DISTURBED_SHARE)}
+    python = {"module_s": known[_PYTHON]}
+    return {"operator_s": operator_s, "python": python, "others": others}, figures

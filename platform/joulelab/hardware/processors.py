@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from joulelab.errors import ConfigError
-from joulelab.hardware.board_facts import host_figures
+from joulelab.hardware.board_facts import DISTURBED_SHARE, host_figures
 from joulelab.hardware.catalogue import GPUS, Catalogue, data_in, read_data_file
 from joulelab.hardware.launch_cost import MODULES, TRAINING, VIEWS, eager_launch_s
 from joulelab.hardware.new_board import figures_text
@@ -39,6 +39,7 @@ TYPICAL = "typical"
 FASTEST, SLOWEST = "fast", "slow"
 """Between which hosts the answer for an unknown one is."""
 
+_OTHERS = DISTURBED_SHARE.partition(".")[0]
 _OWN_HOST = ("jetson_orin_agx", "jetson_orin_nano", "jetson_thor")
 """GPUs whose host is part of the module, and of their figures."""
 
@@ -57,6 +58,9 @@ class Host:
     operator_s: Mapping[str, float]
     module_s: float  # time of one call of a module that does nothing
     figures: Mapping[str, Figure]  # every figure with its source
+    # Share of the time in which others slowed its cores, of which the rest says nothing; None of a
+    # host that was not measured so.
+    disturbed: float | None = None
 
 
 def on_host(processor: Processor, host: Host) -> Processor:
@@ -71,6 +75,19 @@ def on_host(processor: Processor, host: Host) -> Processor:
         training_launch=TRAINING,
     )
     return replace(processor, timing=timing)
+
+
+def slowed(host: Host) -> Host:
+    """Return ``host`` while other work slows its cores: by as much as the slowest known is."""
+    fast, slow = HOSTS[FASTEST], HOSTS[SLOWEST]
+    return replace(
+        host,
+        operator_s={
+            name: value * slow.operator_s[name] / fast.operator_s[name]
+            for name, value in host.operator_s.items()
+        },
+        module_s=host.module_s * slow.module_s / fast.module_s,
+    )
 
 
 def find_host(name: str) -> Host:
@@ -108,6 +125,7 @@ def _host(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) ->
         operator_s=values["operator_s"],
         module_s=values["python"]["module_s"],
         figures=figures,
+        disturbed=values.get(_OTHERS, {}).get("disturbed_share"),
     )
 
 

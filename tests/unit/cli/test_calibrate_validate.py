@@ -157,6 +157,7 @@ def test_this_machine_is_measured_and_kept(tmp_path, capsys):
 
     here = find_host(str(path))
     assert 1e-7 < here.module_s < 1e-4
+    assert 0 <= here.disturbed < 1
     assert "add" in capsys.readouterr().out
     ratio = here.module_s / HOSTS[TYPICAL].module_s
     wanted_s = ratio * HOSTS[TYPICAL].operator_s["linear"]

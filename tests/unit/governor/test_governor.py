@@ -392,9 +392,7 @@ def test_a_phase_too_short_for_a_look_at_the_drivers_clock_is_left_to_it_from_be
 
     spells = [each for each in governed.load.spells if each.phase == "communication"]
     (phase,) = (
-        each
-        for each in governed.governor.recogniser.phases
-        if each.signature.label == "light"
+        each for each in governed.governor.recogniser.phases if each.signature.label == "light"
     )
     assert phase.reference.last_s > 150.0  # it was looked at since it was first seen
     late_s = [

@@ -25,7 +25,11 @@ from joulelab.workloads import WORKLOADS
 
 SPEC = GPUS["a100_sxm"]
 IDENTITY = DeviceIdentity(uuid="U", name="N", backend="nvml", driver_version="570")
-HOST = (Fact(name="operator_s.add", value=4e-6), Fact(name="python.module_s", value=1e-6))
+HOST = (
+    Fact(name="operator_s.add", value=4e-6),
+    Fact(name="python.module_s", value=1e-6),
+    Fact(name="others.disturbed_share", value=0.3),
+)
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +128,7 @@ def test_a_file_is_read_as_it_was_written(tmp_path):
 
     assert read_board_facts(path) == facts()
     assert find_host(str(path)).operator_s == {"add": 4e-6}
+    assert find_host(str(path)).disturbed == 0.3
 
 
 def test_a_file_without_a_host_gives_none(tmp_path):

@@ -165,17 +165,23 @@ def _cost(estimate: Estimate, phase: PhaseEstimate) -> str:
 
 
 def host_words(estimate: Estimate) -> str:
-    """Say what other hosts would make of it; nothing where that is small, or the host is known."""
+    """Say what other hosts, or others on this one, would make of it; nothing where it is small."""
     found = estimate.host_range
     if found is None:
         return ""
-    times, energies = (
-        " to ".join(brief(one, unit) for one in pair)
+    waits = f"The device waits for launches {estimate.launch_share:.0%} of the time"
+    (low_s, high_s), (low_j, high_j) = (
+        [brief(one, unit) for one in pair]
         for pair, unit in ((found.latency_s, "s"), (found.energy_j, "J"))
     )
+    if found.disturbed is None:
+        return (
+            f"{waits}: {low_s} to {high_s} and {low_j} to {high_j} over known hosts; "
+            "joulelab calibrate --host measures yours, for --host."
+        )
     return (
-        f"The device waits for launches {estimate.launch_share:.0%} of the time: {times} and "
-        f"{energies} over known hosts; joulelab calibrate --host measures yours, for --host."
+        f"{waits}, on cores that nobody else slows. While others do, as for {found.disturbed:.0%} "
+        f"of the time when the host was measured, it takes up to {high_s} and {high_j}."
     )
 
 

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from joulelab.core.host_pace import python_call_s, undisturbed_s
+from joulelab.hardware.board_facts import DISTURBED_SHARE
 from joulelab.hardware.processor import Figure
 from joulelab.hardware.processors import HOSTS, TYPICAL, Host
 
@@ -59,29 +60,30 @@ def measure_host(name: str) -> Host:
     """Measure this machine in seconds; without a GPU, the typical host scaled by Python's calls."""
     typical, device = HOSTS[TYPICAL], "cuda" if torch.cuda.is_available() else "cpu"
     speed = host_speed(device, _MEASURE_S[device])
-    source, module_s = _source(speed.disturbed), speed.call_s["module"]
     if device == "cuda":
-        found = {one: speed.call_s[one] for one in typical.operator_s}
-        return _host(name, found, module_s, Figure(value=0.0, status="S", source=source))
-    share = module_s / typical.module_s
+        return _host(name, speed, speed.call_s, Figure(value=0.0, status="S", source=_source()))
+    share = speed.call_s["module"] / typical.module_s
     found = {one: share * value for one, value in typical.operator_s.items()}
-    source += "; without a GPU: the typical host, scaled by Python's own calls"
-    return _host(name, found, module_s, Figure(value=0.0, status="E", source=source))
+    source = f"{_source()}; without a GPU: the typical host, scaled by Python's own calls"
+    return _host(name, speed, found, Figure(value=0.0, status="E", source=source))
 
 
-def _host(name: str, found: Mapping[str, float], module_s: float, figure: Figure) -> Host:
+def _host(name: str, speed: HostSpeed, call_s: Mapping[str, float], figure: Figure) -> Host:
+    found = {one: call_s[one] for one in HOSTS[TYPICAL].operator_s}
     values = {f"operator_s.{one}": value for one, value in found.items()}
-    figures = {
-        key: replace(figure, value=value)
-        for key, value in {**values, "python.module_s": module_s}.items()
-    }
-    return Host(key=name, operator_s=dict(found), module_s=module_s, figures=figures)
+    values |= {"python.module_s": speed.call_s["module"], DISTURBED_SHARE: speed.disturbed}
+    return Host(
+        key=name,
+        operator_s=found,
+        module_s=speed.call_s["module"],
+        figures={key: replace(figure, value=value) for key, value in values.items()},
+        disturbed=speed.disturbed,
+    )
 
 
-def _source(disturbed: float) -> str:
+def _source() -> str:
     gpu = f" of one {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    left_out = f"without the {disturbed:.0%} of the time in which others slowed its cores"
-    return f"measured on a host{gpu}, PyTorch {torch.__version__}, {left_out}"
+    return f"measured on a host{gpu}, PyTorch {torch.__version__}"
 
 
 def host_speed(device: str, measure_s: float) -> HostSpeed:
