@@ -51,6 +51,7 @@ _FREE = (
 """What micro-benchmarks on another host and board cannot say: the host, the gain of the board's
 sensor, and how far kernels in a network stay behind the same kernel run over and over."""
 _UNSEEN = "networks that no fit has seen, on {} boards; time is {:+.0%} on average"
+_WATCHED = ", while others slow the host's core for a fifth of it at most"
 _H100, _H200 = (NETWORKS.parents[1] / f"{name}_networks" for name in ("h100", "h200"))
 _LAST, _RECURRENT, _HOSTS = (
     _H200.with_name(f"h200_{name}") for name in ("channels_last", "recurrent", "hosts")
@@ -64,7 +65,7 @@ _BOARDS: Mapping[str, _Boards] = {
         *((folder / "unseen.csv", None) for folder in (_LAST, _RECURRENT)),
         *(
             (_HOSTS / f"{name}.csv", _HOSTS / f"{name}_host.toml")
-            for name in ("first", "second", "third", "fourth")
+            for name in ("first", "second", "third", "fourth", "fifth")
         ),
     ),
     "h100_sxm": (
@@ -258,17 +259,18 @@ def _unseen_entries(device: str, boards: _Boards) -> dict[str, tuple[Sequence[Co
     of_host = [one for one in unknown if one.launch_share >= HOST_BOUND]
     of_known = [one for one in known if one.launch_share >= HOST_BOUND]
     of_device = [one for one in unknown if one.launch_share < HOST_BOUND]
+    is_watched = all(one.measured.disturbed is not None for one in of_known)
     found = {
-        device: (of_device, boards),
-        f"{device}.unknown_host": (of_host, boards),
-        f"{device}.known_host": (of_known, on_known),
+        device: (of_device, boards, ""),
+        f"{device}.unknown_host": (of_host, boards, ""),
+        f"{device}.known_host": (of_known, on_known, _WATCHED if is_watched else ""),
     }
     return {
         name: (
             [one.comparison for one in errors],
-            _UNSEEN.format(_num_boards(tables), fmean(one.time for one in errors)),
+            _UNSEEN.format(_num_boards(tables), fmean(one.time for one in errors)) + where,
         )
-        for name, (errors, tables) in found.items()
+        for name, (errors, tables, where) in found.items()
     }
 
 

@@ -165,7 +165,7 @@ def _host_range(question: Question, tracer: Tracer, combination: Combination) ->
     return HostRange(
         latency_s=(low_s / faster, high_s * slower),
         energy_j=(low_j / faster, high_j * slower),
-        disturbed=known and known.disturbed,
+        disturbed=None if known is None else known.disturbed,
     )
 
 
