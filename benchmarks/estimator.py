@@ -50,8 +50,8 @@ _FREE = (
 )
 """What micro-benchmarks on another host and board cannot say: the host, the gain of the board's
 sensor, and how far kernels in a network stay behind the same kernel run over and over."""
-_UNSEEN = "networks that no fit has seen, on {} boards; time is {:+.0%} on average"
-_WATCHED = ", while others slow the host's core for a fifth of it at most"
+_UNSEEN = "networks that no fit has seen, on {} boards{}; time is {:+.0%} on average"
+_WATCHED = " while others slowed the host's core for a fifth of the time at most"
 _H100, _H200 = (NETWORKS.parents[1] / f"{name}_networks" for name in ("h100", "h200"))
 _LAST, _RECURRENT, _HOSTS = (
     _H200.with_name(f"h200_{name}") for name in ("channels_last", "recurrent", "hosts")
@@ -65,7 +65,7 @@ _BOARDS: Mapping[str, _Boards] = {
         *((folder / "unseen.csv", None) for folder in (_LAST, _RECURRENT)),
         *(
             (_HOSTS / f"{name}.csv", _HOSTS / f"{name}_host.toml")
-            for name in ("first", "second", "third", "fourth", "fifth")
+            for name in ("first", "second", "third", "fourth", "fifth", "sixth")
         ),
     ),
     "h100_sxm": (
@@ -268,7 +268,7 @@ def _unseen_entries(device: str, boards: _Boards) -> dict[str, tuple[Sequence[Co
     return {
         name: (
             [one.comparison for one in errors],
-            _UNSEEN.format(_num_boards(tables), fmean(one.time for one in errors)) + where,
+            _UNSEEN.format(_num_boards(tables), where, fmean(one.time for one in errors)),
         )
         for name, (errors, tables, where) in found.items()
     }
