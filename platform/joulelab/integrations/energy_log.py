@@ -150,7 +150,7 @@ class EnergyLog:
             self._begin()
         found, self._in_window = self._in_window, _Sum()
         found.duration_s = window.duration_s or 0.0
-        found.reason = "; ".join(use.reason for use in window.gpus.values() if use.reason)
+        found.reason = window.reason
         if found.reason:
             logger.warning("The energy of a stretch of the loop is not known: %s", found.reason)
         else:
