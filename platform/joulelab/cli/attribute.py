@@ -16,7 +16,7 @@ from joulelab.analysis.attributed.kernels import KernelProfile
 from joulelab.analysis.attributed.numbers import content, frame
 from joulelab.analysis.attributed.table import lines, share_of_all
 from joulelab.analysis.page import Output
-from joulelab.analysis.table import check_target, numbers, quiet_table, words
+from joulelab.analysis.table import Frame, check_target, numbers, quiet_table, words
 from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share
 from joulelab.attribution.kineto import Launches, read_trace
 from joulelab.attribution.session import Asked, Session
@@ -92,7 +92,9 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             clocks, refused = self._others(session)
         clocks = [(self.point.label, found), *clocks]
         answer = Output(
-            content=self._content(clocks), frame=frame(found), page=partial(_page, found)
+            content=self._content(clocks, refused),
+            frame=self._frame(clocks),
+            page=partial(_page, found, clocks if self.clocks_mhz else ()),
         )
         if self.out is not None:
             answer.write(self.out)
@@ -145,10 +147,17 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
     def _asked(self, point: OperatingPoint) -> Configuration:
         return Configuration.of(WORKLOADS.name_of(self.workload), self.workload, point)
 
-    def _content(self, clocks: Clocks) -> object:
-        if len(clocks) == 1:
+    def _content(self, clocks: Clocks, refused: Sequence[str]) -> object:
+        if not self.clocks_mhz:
             return content(clocks[0][1])
-        return {"clocks": {label: content(found) for label, found in clocks}}
+        return {"clocks": {label: content(found) for label, found in clocks}, "refused": refused}
+
+    def _frame(self, clocks: Clocks) -> Frame:
+        if not self.clocks_mhz:
+            return frame(clocks[0][1])
+        return Frame.of(
+            [{"point": label, **row} for label, found in clocks for row in frame(found).records()]
+        )
 
     def _shown(
         self, found: Attribution, clocks: Clocks, refused: Sequence[str]
@@ -165,10 +174,10 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             yield "For plots: --out attribution.html"
 
 
-def _page(found: Attribution) -> str:
+def _page(found: Attribution, clocks: Clocks) -> str:
     from joulelab.analysis.attributed.page import page  # Matplotlib takes a second
 
-    return page(found)
+    return page(found, clocks)
 
 
 parse = partial(parse_with_workload, Attribute, prog="joulelab attribute")
