@@ -151,7 +151,10 @@ def _rows(
         ("power limit", _limit_in_words(capabilities, state)),
         ("SM clock now", f"{state.sm_clock_mhz} MHz"),
         ("memory clock now", _maybe(state.mem_clock_mhz, "MHz")),
-        ("throttled by", ", ".join(str(flag.name) for flag in state.event_reasons) or "nothing"),
+        (
+            "clocks held down by",
+            ", ".join(str(flag.name) for flag in state.event_reasons) or "nothing",
+        ),
         ("temperature", _maybe(state.temperature_c, "C")),
         ("energy counter", counter),
         ("power samples", f"buffered{in_buffer}" if capabilities.has_power_samples else "polled"),
