@@ -38,7 +38,7 @@ from joulelab.study.abstract_lab import check_guard_socket
 from joulelab.workloads import WORKLOADS
 
 Clocks = Sequence[tuple[str, Attribution]]
-"""Operating points in words, the driver's own first, and what was found there."""
+"""Operating points in words, the one asked for first, and what was found there."""
 
 
 Settings = TypeVar("Settings")
@@ -188,7 +188,7 @@ _SURE = 2.0  # standard uncertainties by which a component must gain to be said 
 
 
 def clock_table(clocks: Clocks, phase: str, objective: Objective) -> Table:
-    """Return a table of the best clock of each component, against the driver's own.
+    """Return a table of the best clock of each component, against the first.
 
     A component's time is its time on the device; gains within two standard uncertainties are none.
     """
@@ -214,7 +214,8 @@ def _cells(clocks: Clocks, phase: str, name: str, objective: Objective) -> list[
         * ((there.energy_u_j / there.energy_j) ** 2 + (own.energy_u_j / own.energy_j) ** 2) ** 0.5
     )
     if -change <= _SURE * doubt:
-        return ["the driver's own, or none is better", "", "", ""]
+        first = "the driver's own" if (label := next(iter(at))) == OperatingPoint().label else label
+        return [f"{first}, or none is better", "", "", ""]
     return [
         best,
         f"{there.energy_j / own.energy_j - 1:+.1%}",

@@ -64,6 +64,14 @@ def test_a_gain_within_what_is_unsure_is_none(replayed):
     assert rows(clocks)[WHOLE][0] == "1200MHz"  # the meter is surer than its parts
 
 
+def test_a_first_clock_that_is_locked_is_not_called_the_drivers_own(replayed):
+    """With --sm-clock-mhz 1305 the table said so of 1305 MHz."""
+    found = replayed[0]
+    clocks = [("1305MHz", found), ("1200MHz", at_another_clock(found, 0.99, 1.0))]
+
+    assert rows(clocks)["feed-forward"][0] == "1305MHz, or none is better"
+
+
 def test_the_command_attributes_at_every_clock(words, tmp_path, capsys):
     """The table of parts that --out writes held those of the first point alone."""
     out = tmp_path / "parts.csv"
