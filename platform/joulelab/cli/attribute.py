@@ -16,7 +16,7 @@ from joulelab.analysis.attributed.kernels import KernelProfile
 from joulelab.analysis.attributed.numbers import content, frame
 from joulelab.analysis.attributed.table import lines, share_of_all
 from joulelab.analysis.page import Output
-from joulelab.analysis.table import check_target, numbers, quiet_table, words
+from joulelab.analysis.table import Frame, check_target, numbers, quiet_table, words
 from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share
 from joulelab.attribution.kineto import Launches, read_trace
 from joulelab.attribution.session import Asked, Session
@@ -38,7 +38,7 @@ from joulelab.study.abstract_lab import check_guard_socket
 from joulelab.workloads import WORKLOADS
 
 Clocks = Sequence[tuple[str, Attribution]]
-"""Operating points in words, the driver's own first, and what was found there."""
+"""Operating points in words, the one asked for first, and what was found there."""
 
 
 Settings = TypeVar("Settings")
@@ -92,7 +92,9 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             clocks, refused = self._others(session)
         clocks = [(self.point.label, found), *clocks]
         answer = Output(
-            content=self._content(clocks), frame=frame(found), page=partial(_page, found)
+            content=self._content(clocks, refused),
+            frame=self._frame(clocks),
+            page=partial(_page, found, clocks if self.clocks_mhz else ()),
         )
         if self.out is not None:
             answer.write(self.out)
@@ -145,10 +147,17 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
     def _asked(self, point: OperatingPoint) -> Configuration:
         return Configuration.of(WORKLOADS.name_of(self.workload), self.workload, point)
 
-    def _content(self, clocks: Clocks) -> object:
-        if len(clocks) == 1:
+    def _content(self, clocks: Clocks, refused: Sequence[str]) -> object:
+        if not self.clocks_mhz:
             return content(clocks[0][1])
-        return {"clocks": {label: content(found) for label, found in clocks}}
+        return {"clocks": {label: content(found) for label, found in clocks}, "refused": refused}
+
+    def _frame(self, clocks: Clocks) -> Frame:
+        if not self.clocks_mhz:
+            return frame(clocks[0][1])
+        return Frame.of(
+            [{"point": label, **row} for label, found in clocks for row in frame(found).records()]
+        )
 
     def _shown(
         self, found: Attribution, clocks: Clocks, refused: Sequence[str]
@@ -165,10 +174,10 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             yield "For plots: --out attribution.html"
 
 
-def _page(found: Attribution) -> str:
+def _page(found: Attribution, clocks: Clocks) -> str:
     from joulelab.analysis.attributed.page import page  # Matplotlib takes a second
 
-    return page(found)
+    return page(found, clocks)
 
 
 parse = partial(parse_with_workload, Attribute, prog="joulelab attribute")
@@ -179,7 +188,7 @@ _SURE = 2.0  # standard uncertainties by which a component must gain to be said 
 
 
 def clock_table(clocks: Clocks, phase: str, objective: Objective) -> Table:
-    """Return a table of the best clock of each component, against the driver's own.
+    """Return a table of the best clock of each component, against the first.
 
     A component's time is its time on the device; gains within two standard uncertainties are none.
     """
@@ -205,7 +214,8 @@ def _cells(clocks: Clocks, phase: str, name: str, objective: Objective) -> list[
         * ((there.energy_u_j / there.energy_j) ** 2 + (own.energy_u_j / own.energy_j) ** 2) ** 0.5
     )
     if -change <= _SURE * doubt:
-        return ["the driver's own, or none is better", "", "", ""]
+        first = "the driver's own" if (label := next(iter(at))) == OperatingPoint().label else label
+        return [f"{first}, or none is better", "", "", ""]
     return [
         best,
         f"{there.energy_j / own.energy_j - 1:+.1%}",

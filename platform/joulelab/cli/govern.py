@@ -94,6 +94,7 @@ class Govern(OneGpu):
         check_guard_socket(self.guard_socket)
         if self.load is not None:
             stages_of(self.load)
+            self._check_load()
         self._server()
         what = [bool(self.program), self.load is not None, self.duration_s is not None]
         if sum(what) == 0 or (self.program and any(what[1:])):
@@ -104,12 +105,24 @@ class Govern(OneGpu):
         if self.duration_s is not None and not self.duration_s > 0:
             raise ConfigError(f"--duration-s must be positive, got {self.duration_s}.")
         kind = STRATEGIES[self.strategy]
+        if self.rules.fixed is not None and kind is not STRATEGIES["fixed"]:
+            raise ConfigError(
+                f"--fixed is of the strategy fixed, got {self.strategy}; give --strategy fixed, or "
+                "leave --fixed out."
+            )
         if kind.needs_load and self.load is None:
             raise ConfigError(
                 f"The strategy {self.strategy} must know what runs, as a simulated GPU does that "
                 "plays a load; give --load, or take another one."
             )
         return kind(self.rules)
+
+    def _check_load(self) -> None:
+        if self.progress_url is not None or self.rules.latency_limit_s is not None:
+            raise ConfigError(
+                "--load is played without a server, which --progress-url and --latency-limit-s are "
+                "of; leave them out."
+            )
 
     def _server(self) -> ServerProgress | None:
         names = self.progress_counter, self.latency_histogram

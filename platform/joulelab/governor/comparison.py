@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import exp, floor, hypot, inf, log
 from random import Random
-from statistics import fmean
+from statistics import fmean, median
 
 from joulelab.core.statistics import mean_u, student_quantile
 from joulelab.errors import MeasurementError
@@ -48,6 +48,7 @@ class Block:
     # What was done in it, by the number of the phase.
     by_phase: dict[int, Sums] = field(default_factory=lambda: defaultdict(Sums))
     progress: float = 0.0  # units of work that the program reported in it
+    num_reports: int = 0  # windows in which it reported any
     duration_s: float = 0.0  # time that was looked at
     energy_j: float = 0.0
     spoilt: str = ""  # why it does not count; empty if it does
@@ -55,6 +56,12 @@ class Block:
     def holds(self, seen: Observation) -> bool:
         """Whether a window counts: its begin is when the point changes, and left out."""
         return seen.start_s >= self.start_s + SETTLE_S
+
+    def report(self, seen: Observation, progress: float) -> None:
+        """Take in what the program reported in a window."""
+        if progress and self.holds(seen):
+            self.progress += progress
+            self.num_reports += 1
 
     def add(self, seen: Observation, phase: Phase, speed: float | None) -> None:
         """Take in a window of a phase, with its speed over the driver's point if known."""
@@ -102,6 +109,9 @@ FEWEST_BLOCKS = 3
 COUNTERS_U = 0.001
 """Standard uncertainty of work that is inferred from counters, relative: what windows in which a
 phase changed leave open (simulated loads: 0.01 to 0.2 %)."""
+FEWEST_REPORTS = 2
+"""With fewer reports of progress in most blocks, others have none and are left out, and one with a
+single one is as quick as any: no slowdown would show."""
 _WHOLE = 0.5
 """A block counts if so much of it was looked at and is known."""
 
@@ -136,7 +146,7 @@ def compare(blocks: Sequence[Block], objective: Objective) -> Comparison:
     whole = [block for block in blocks if not block.spoilt and _is_whole(block, blocks)]
     by_progress = any(block.progress for block in whole)
     if by_progress:
-        whole = [block for block in whole if block.progress]
+        whole = _reporting(whole)
     on, off = ([block for block in whole if block.is_on is which] for which in (True, False))
     if min(len(on), len(off)) < FEWEST_BLOCKS:
         raise MeasurementError(
@@ -168,6 +178,19 @@ def _is_whole(block: Block, blocks: Sequence[Block]) -> bool:
     longest_s = max(other.duration_s for other in blocks)
     known_s = sum(sums.duration_s for sums in block.by_phase.values())
     return min(block.duration_s, known_s) >= _WHOLE * longest_s
+
+
+def _reporting(blocks: Sequence[Block]) -> list[Block]:
+    """Return the blocks with progress; MeasurementError if that comes too rarely to compare."""
+    found = [block for block in blocks if block.progress]
+    usual = median(block.num_reports for block in found)
+    if usual < FEWEST_REPORTS:
+        raise MeasurementError(
+            f"Progress must be reported {FEWEST_REPORTS} times or more in a block, got "
+            f"{usual:g} in most of those with any; report smaller units of work, or take longer "
+            "blocks (--block-s)."
+        )
+    return found
 
 
 def _by_progress(block: Block, _: Sequence[Block]) -> tuple[float, float]:

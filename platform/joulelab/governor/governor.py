@@ -167,8 +167,7 @@ class Governor(Background):
         block = self.schedule.block(seen.start_s)
         with self._turn:
             reported, self._progress = self._progress, 0.0
-        if block.holds(seen):
-            block.progress += reported
+        block.report(seen, reported)
         phase = self.recogniser.recognise(seen, self._point)
         self._streak = self._streak + 1 if phase is not None and phase is self._phase else 0
         self._phase = phase

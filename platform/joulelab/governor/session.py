@@ -104,8 +104,8 @@ def governor_of(
 
 
 def govern_load(governor: Governor, load: SimulatedLoad, duration_s: float) -> GovernorReport:
-    """Govern a simulated GPU while it plays a load, in its own time."""
-    with governor:
+    """Govern a simulated GPU while it plays a load, in its own time, or until an interruption."""
+    with governor, suppress(KeyboardInterrupt):
         load.play(duration_s)
     return finished(governor)
 

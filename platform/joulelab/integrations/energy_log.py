@@ -85,8 +85,7 @@ class EnergyLog:
         self._in_window.tokens += tokens
         self._has_worked = True
         if time.monotonic() - self._begun_s >= self._due_s:
-            self._settle()
-            self._begin()
+            self._settle(goes_on=True)
 
     def metrics(self) -> dict[str, float]:
         """Return what is known at the last read, by name, and begin anew for the next call.
@@ -113,7 +112,7 @@ class EnergyLog:
         """Read what is left, and measure no more. Safe to call twice."""
         if self._window is not None and self._monitor is not None:
             if self._has_worked or time.monotonic() - self._begun_s >= SHORTEST_S:
-                self._settle()
+                self._settle(goes_on=False)
             else:  # nothing was done since the last read, and it is too short for the sensors
                 self._monitor.end(self._window)
                 self._window = None
@@ -142,13 +141,16 @@ class EnergyLog:
             self._begun_s = time.monotonic()
             self._window = self._monitor.begin("loop")
 
-    def _settle(self) -> None:
+    def _settle(self, *, goes_on: bool) -> None:
+        """Read a stretch; the next one begins first, so that the wait for the sensors is in it."""
         if self._monitor is None or self._window is None:
             return
         window, self._window = self._monitor.end(self._window), None
+        if goes_on:
+            self._begin()
         found, self._in_window = self._in_window, _Sum()
         found.duration_s = window.duration_s or 0.0
-        found.reason = "; ".join(use.reason for use in window.gpus.values() if use.reason)
+        found.reason = window.reason
         if found.reason:
             logger.warning("The energy of a stretch of the loop is not known: %s", found.reason)
         else:

@@ -23,6 +23,9 @@ VOIDING: frozenset[InvalidReason] = frozenset(
 was, though the GPU was throttled or held at a clock that nobody here asked for."""
 
 
+_NO_GPU = "No GPU was watched, so there is no energy; name one."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUse:
     """What one GPU used in a window.
@@ -109,9 +112,11 @@ class GpuTotals:
         """Add up what GPUs used.
 
         Raises:
-            MeasurementError: If that of one is not known; says why.
+            MeasurementError: If that of one is not known, or there is none; says why.
         """
         uses = tuple(gpus)
+        if not uses:
+            raise MeasurementError(_NO_GPU)
         return cls(
             energy_j=sum(use.energy_j for use in uses),
             energy_u_j=float(sum(use.energy_u_j**2 for use in uses) ** 0.5),
@@ -175,7 +180,7 @@ class Window:
         """What each GPU used, by UUID.
 
         Raises:
-            MeasurementError: While the window is open.
+            ConfigError: While the window is open.
         """
         if self._gpus is None:
             self._settle(self)
@@ -193,15 +198,22 @@ class Window:
 
     @property
     def valid(self) -> bool:
-        """Whether the energy of every GPU is known."""
-        return all(use.valid for use in self.gpus.values())
+        """Whether the energy of every GPU is known; not without any."""
+        return not self.reason
+
+    @property
+    def reason(self) -> str:
+        """Why the energy of all GPUs is not known; empty if it is."""
+        if not self.gpus:
+            return _NO_GPU
+        return "; ".join(use.reason for use in self.gpus.values() if not use.valid)
 
     @property
     def energy_j(self) -> float:
         """Energy of all GPUs, in joules.
 
         Raises:
-            MeasurementError: If that of one is not known; says why.
+            MeasurementError: If that of one is not known, or none was watched; says why.
         """
         return GpuTotals.of(self.gpus.values()).energy_j
 

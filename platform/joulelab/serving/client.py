@@ -114,8 +114,7 @@ class Client:
                     counted = (event.get("usage") or {}).get("completion_tokens")
                     num_tokens = num_tokens if counted is None else int(counted)
         except (OSError, EOFError, ValueError, MeasurementError, TimeoutError) as error:
-            why = self.without_key(str(error) or type(error).__name__)
-            return Reply(due_s=due_s, stop_s=time.monotonic(), failure=why)
+            return Reply(due_s=due_s, stop_s=time.monotonic(), failure=self._why(error))
         stop_s = time.monotonic()
         if not pieces:
             return Reply(due_s=due_s, stop_s=stop_s, failure="The answer held no text.")
@@ -127,6 +126,11 @@ class Client:
             output_tokens=pieces if num_tokens is None else num_tokens,
             is_counted=num_tokens is not None,
         )
+
+    def _why(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError) and not str(error):
+            return f"No whole answer came within {self._timeout_s:g} s (--timeout-s)."
+        return self.without_key(str(error) or type(error).__name__)
 
 
 class _Exchange:

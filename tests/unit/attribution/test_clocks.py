@@ -1,9 +1,11 @@
 """Attributions of one program at several clocks."""
 
+import csv
 from dataclasses import replace
 
 import pytest
 
+from joulelab.analysis.attributed.page import page
 from joulelab.analysis.attributed.table import WHOLE
 from joulelab.analysis.table import plain_cells
 from joulelab.cli.attribute import clock_table
@@ -62,11 +64,43 @@ def test_a_gain_within_what_is_unsure_is_none(replayed):
     assert rows(clocks)[WHOLE][0] == "1200MHz"  # the meter is surer than its parts
 
 
-def test_the_command_attributes_at_every_clock(words, capsys):
-    assert main([*words, "--clocks-mhz", "1200", "810", *BLOOM]) == 0
+def test_a_first_clock_that_is_locked_is_not_called_the_drivers_own(replayed):
+    """With --sm-clock-mhz 1305 the table said so of 1305 MHz."""
+    found = replayed[0]
+    clocks = [("1305MHz", found), ("1200MHz", at_another_clock(found, 0.99, 1.0))]
+
+    assert rows(clocks)["feed-forward"][0] == "1305MHz, or none is better"
+
+
+def test_the_command_attributes_at_every_clock(words, tmp_path, capsys):
+    """The table of parts that --out writes held those of the first point alone."""
+    out = tmp_path / "parts.csv"
+
+    assert main([*words, "--clocks-mhz", "1200", "810", "--out", str(out), *BLOOM]) == 0
+
     told = capsys.readouterr().out
     assert "decode, at default, 1200MHz, 810MHz:" in told
     assert "best clock by EDP" in told
+    with out.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["level"] == "component"]
+    decodes = [row for row in rows if row["phase"] == "decode"]
+    energies = {
+        point: sum(float(row["energy_per_unit_j"]) for row in decodes if row["point"] == point)
+        for point in ("default", "1200MHz", "810MHz")
+    }
+    assert 0 < energies["810MHz"] < energies["default"]
+
+
+def test_a_page_shows_the_components_at_every_clock(replayed):
+    """What was found at other clocks was on no page: --out held the first point alone."""
+    found = replayed[0]
+    clocks = [("default", found), ("900MHz", at_another_clock(found, 0.5, 1.3))]
+
+    shown = page(found, clocks)
+
+    assert "Decode over clocks" in shown
+    assert "900MHz" in shown
+    assert "over clocks" not in page(found)
 
 
 @pytest.mark.parametrize(

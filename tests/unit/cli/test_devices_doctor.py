@@ -96,6 +96,14 @@ def test_tables_name_every_device_with_its_clocks(store, capsys):
     assert "110 from 345 to 1980 MHz" in said
 
 
+def test_a_gpu_at_rest_is_not_called_throttled(store, capsys):
+    """It was "throttled by IDLE", beside "not throttled" of `joulelab top`."""
+    Devices(device="simulated", store=str(store.root), quick=True).run()
+
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "throttled by" in line]
+    assert "nothing" in line
+
+
 def test_only_the_devices_that_were_named_are_shown(store, capsys):
     for index in range(3):
         store.create("h200_sxm", index)

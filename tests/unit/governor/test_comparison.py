@@ -69,12 +69,29 @@ def test_reported_progress_is_what_counts_where_there_is_any():
     for number in range(8):
         one = block(is_on=number % 2 > 0, idle_s=0.0, work=10.0, energy_factor=0.9)
         one.progress = 100.0 if one.is_on else 110.0  # counters show nothing of it
+        one.num_reports = 50
         blocks.append(one)
 
     found = compare(blocks, ENERGY)
 
     assert found.by_progress
     assert found.time.value == pytest.approx(0.1)
+
+
+def test_progress_that_comes_more_rarely_than_blocks_gives_no_number():
+    """Work of 15 s a unit that took 20 % longer was reported as slower by 0.0 % [0.0, 0.0].
+
+    A block of 10 s held one unit or none, and those with none were left out.
+    """
+    blocks, work_s = [], 0.0
+    for number in range(60):
+        one = block(is_on=number % 4 > 0, idle_s=0.0, work=9.7)
+        before_s, work_s = work_s, work_s + 10 / (1.2 if one.is_on else 1.0)
+        one.progress = one.num_reports = work_s // 15 - before_s // 15
+        blocks.append(one)
+
+    with pytest.raises(MeasurementError, match="smaller units of work, or take longer blocks"):
+        compare(blocks, ENERGY)
 
 
 def test_too_few_blocks_give_no_number():

@@ -177,7 +177,10 @@ def test_observing_only_calls_no_setter(node, capsys):
         (("--strategy", "modle", "--duration-s", "1"), (), 2, "Did you mean 'model'"),
         (("--strategy", "fixed", "--duration-s", "1"), (), 2, "--fixed 1410"),
         (("--strategy", "fixed", "--fixed", "700", "--duration-s", "1"), (), 2, "690 and 705"),
+        (("--fixed", "1410", "--duration-s", "1"), (), 2, "give --strategy fixed"),
         (("--progress-url", "localhost", "--duration-s", "1"), (), 2, "begin with http"),
+        (("--load", "chat", "--progress-url", "http://x"), (), 2, "played without a server"),
+        (("--load", "chat", "--latency-limit-s", "1"), (), 2, "played without a server"),
         (("--max-slowdown", "5", "--duration-s", "1"), (), 2, "0.05 is 5 %"),
         (("--objective", "time", "--duration-s", "1"), (), 2, "own clocks are the fastest"),
         ((), ("no-such-program",), 127, "No such file"),
@@ -187,6 +190,7 @@ def test_observing_only_calls_no_setter(node, capsys):
 def test_a_request_that_cannot_be_carried_out_is_refused(
     node, capsys, *, options, program, code, said
 ):
+    """``--fixed`` without its strategy, and a server's options beside a load, were ignored."""
     found = main(node.words(*options, program=program))
 
     assert found == code

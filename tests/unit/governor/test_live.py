@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from fake_gpu import FOREIGN_PID
+from governed import rules_of
 
 from joulelab.devices.control import OwnControl
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
@@ -13,6 +14,7 @@ from joulelab.governor.governor import Governor
 from joulelab.governor.loads import SimulatedLoad, stages_of
 from joulelab.governor.observing import Tenants
 from joulelab.governor.report import AGAIN_S, Live
+from joulelab.governor.session import govern_load
 from joulelab.governor.strategy import Rules
 from joulelab.monitor.sensors import OwnProcesses
 
@@ -81,3 +83,21 @@ def test_governing_goes_on_when_nobody_reads_any_more(tmp_path):
 
     assert governor.num_changes > 0
     assert governor.watched_s == pytest.approx(30.0, abs=1.0)
+
+
+def test_a_load_that_is_interrupted_is_reported_as_far_as_it_was_played(tmp_path):
+    """Ctrl-C threw away all of it, and what governs a program in real time reported."""
+
+    class Interrupted(SimulatedLoad):
+        def play(self, duration_s):
+            super().play(duration_s)
+            raise KeyboardInterrupt
+
+    device = SimulatedDevice(DriverStore(tmp_path).create("h200_sxm", 0))
+    rules = rules_of()
+    governor = Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules)
+
+    found = govern_load(governor, Interrupted(device, stages_of("decode")), 20.0)
+
+    assert found.duration_s == pytest.approx(20.0, abs=0.2)
+    assert [phase.name for phase in found.phases] == ["decode 1"]

@@ -104,6 +104,17 @@ def test_several_gpus_are_measured_apart_and_add_up():
         assert window.energy_j == pytest.approx(1600.0, rel=0.02)
 
 
+def test_a_monitor_of_no_gpu_gives_no_energy_rather_than_none_used():
+    """``Monitor(gpus=[])`` gave windows of 0.00 ± 0.00 J that were called valid."""
+    with Monitor(device="simulated", gpus=[]) as monitor, monitor.window() as window:
+        pass
+
+    assert not window.valid
+    assert repr(window) == f"<Window 'window', {window.duration_s:.3f} s>"
+    with pytest.raises(MeasurementError, match="No GPU was watched"):
+        _ = window.energy_j
+
+
 def test_a_window_that_is_too_short_says_so_and_has_no_energy(monitor, gpu):
     with monitor.window() as window:
         work(gpu, 0.04)

@@ -139,3 +139,25 @@ def test_an_error_within_a_stream_is_a_failure_with_its_words():
     answer = asked(delta(content="a"), {"error": {"code": 500, "message": "out of memory"}})
 
     assert "out of memory" in answer.failure
+
+
+def test_an_answer_that_takes_too_long_is_a_failure_that_names_the_limit():
+    """The only word on it was TimeoutError."""
+
+    async def ask():
+        has_ended = asyncio.Event()
+
+        async def say_nothing(reader, writer):
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            has_ended.set()
+
+        async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            client = Client(f"http://127.0.0.1:{port}", timeout_s=0.05)
+            reply = await client.ask("/v1/chat/completions", {}, time.monotonic())
+            await has_ended.wait()
+        return reply
+
+    assert asyncio.run(ask()).failure == "No whole answer came within 0.05 s (--timeout-s)."

@@ -23,8 +23,8 @@ from joulelab.tracing.program import LINKS_AWAKE
 from joulelab.tracking.durable import write_whole
 
 
-def page(found: Attribution) -> str:
-    """Return the page of an attribution."""
+def page(found: Attribution, clocks: Sequence[tuple[str, Attribution]] = ()) -> str:
+    """Return the page of an attribution, with what ``clocks`` has of other points beside it."""
     knobs = " ".join(f"{name}={value}" for name, value in found.knobs.items())
     made = found.provenance
     return render(
@@ -39,6 +39,7 @@ def page(found: Attribution) -> str:
             "beside": beside_figure,
             "answers": answer_figure,
         },
+        beside=table.beside(found) | table.over_clocks(clocks),
         answers=answers(found),
         svg=themed_svg,
         origin=f"{found.program} {knobs}; {found.device.name} ({found.device.uuid}), host "

@@ -134,7 +134,18 @@ def share_table(
     return table
 
 
-def beside(found: Attribution) -> Mapping[str, Mapping[str, Phase]]:
+def over_clocks(
+    clocks: Sequence[tuple[str, Attribution]],
+) -> dict[str, Mapping[str, Phase]]:
+    """Return phases at several operating points in words beside each other, under a title."""
+    names = [phase.phase for phase in clocks[0][1].phases] if clocks else []
+    return {
+        f"{name.capitalize()} over clocks": {label: found.phase(name) for label, found in clocks}
+        for name in names
+    }
+
+
+def beside(found: Attribution) -> dict[str, Mapping[str, Phase]]:
     """Return phases that stand beside each other, under a title: of contexts, of settings."""
     contexts = {str(tokens): phase for tokens, phase in found.contexts.items()}
     over: dict[str, Mapping[str, Phase]] = {
