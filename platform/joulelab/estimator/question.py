@@ -126,14 +126,14 @@ class Question:
         return self.host
 
     def combinations(self) -> list[Combination]:
-        """Return all combinations, by model, device, precision and batch size."""
+        """Return all combinations, each once, by model, device, precision and batch size."""
         processors = self.processors()
         return [
             Combination(model=model, processor=processor, precision=precision, batch=batch)
-            for model in self.models
+            for model in dict.fromkeys(self.models)
             for processor in processors
-            for precision in self.precisions or (usual_precision(processor),)
-            for batch in self.batches
+            for precision in dict.fromkeys(self.precisions or (usual_precision(processor),))
+            for batch in dict.fromkeys(self.batches)
         ]
 
 

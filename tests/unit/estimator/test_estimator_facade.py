@@ -169,3 +169,12 @@ def test_compiling_saves_what_the_compiled_network_does():
     promised = next(one for one in found if one.change == {"mode": "compiled"})
     compiled = estimator.estimate(model, device="h100", mode="compiled")
     assert promised.energy_saved == pytest.approx(1 - compiled.energy_j / cell.estimate.energy_j)
+
+
+def test_what_is_named_twice_is_asked_once():
+    """``--batch 8,8`` gave two rows."""
+    question = Question(
+        models=("a", "a"), devices=("h200", "h200_sxm"), precisions=("fp16",) * 2, batches=(8, 8, 1)
+    )
+
+    assert [each.batch for each in question.combinations()] == [8, 1]
