@@ -15,7 +15,13 @@ from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Source, Traced
-from joulelab.estimator.models.network import Inputs, NetworkModel, call_by_name, call_in_order
+from joulelab.estimator.models.network import (
+    Inputs,
+    NetworkModel,
+    call_by_name,
+    call_in_order,
+    shapes_of,
+)
 from joulelab.registry import unknown_name
 from joulelab.tracing.precision import dtype_on
 from joulelab.tracing.program import Kind, Operator, Program, ProgramPhase
@@ -60,7 +66,7 @@ class FileSource(Source):
             unit=str(getattr(network_type, "unit", "sample")),
             knobs=_plain_arguments(network_type),
             build=lambda knobs: guarded(path, lambda: network_type(**knobs)),
-            make_inputs=lambda batch, _: _named(guarded(path, lambda: maker(batch)), name),
+            make_inputs=lambda batch, _: _inputs(path, maker, batch, name),
             call=lambda network, inputs: guarded(path, lambda: _call(network, inputs)),
         )
 
@@ -96,6 +102,18 @@ def _maker(
                 return maker  # type: ignore[no-any-return]
     missing = f"no {function!r}" if function else "no example_inputs"
     raise ConfigError(f"{path} has {missing}. {_HOW}")
+
+
+def _inputs(path: Path, maker: Callable[[int], Any], batch: int, name: str) -> Inputs:
+    """Return inputs of ``batch`` samples; ConfigError if they are those of one sample."""
+    made, one = (_named(guarded(path, lambda n=n: maker(n)), name) for n in (batch, 1))
+    if batch > 1 and made and shapes_of(made) == shapes_of(one):
+        raise ConfigError(
+            f"The inputs of {name} must be of as many samples as asked for, got the same shapes "
+            f"({', '.join(shapes_of(made).values())}) for 1 and for {batch}: make them of `batch` "
+            "samples."
+        )
+    return made
 
 
 def _named(made: object, name: str) -> Inputs:

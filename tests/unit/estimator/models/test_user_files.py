@@ -37,6 +37,9 @@ class Branching(Net):
 class Broken(Net):
     def forward(self, x):
         return self.missing(x)
+
+def always_four(batch):
+    return torch.rand(4, 16)
 """
 
 
@@ -122,3 +125,10 @@ def test_a_class_without_inputs_is_told_how_to_give_them(path):
 def test_a_file_that_is_not_there_or_names_no_class_is_refused(name):
     with pytest.raises(ConfigError, match=r"no file|needs the class"):
         traced(name)
+
+
+def test_inputs_that_leave_the_batch_out_are_refused_but_for_one_sample(path):
+    """Time and energy were divided by samples that nobody computed: 64 for 4 that were made."""
+    with pytest.raises(ConfigError, match=r"same shapes \(4x16\) for 1 and for 64"):
+        traced(f"{path}:Net:always_four", batch=64)
+    assert traced(f"{path}:Net:always_four", batch=1).inputs == {"0": "4x16"}
