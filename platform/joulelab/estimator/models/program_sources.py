@@ -106,7 +106,8 @@ def _maker(
 
 def _inputs(path: Path, maker: Callable[[int], Any], batch: int, name: str) -> Inputs:
     """Return inputs of ``batch`` samples; ConfigError if they are those of one sample."""
-    made, one = (_named(guarded(path, lambda n=n: maker(n)), name) for n in (batch, 1))
+    made = _named(guarded(path, lambda: maker(batch)), name)
+    one = _named(guarded(path, lambda: maker(1)), name)
     if batch > 1 and made and shapes_of(made) == shapes_of(one):
         raise ConfigError(
             f"The inputs of {name} must be of as many samples as asked for, got the same shapes "
