@@ -1,7 +1,10 @@
 """Programs as models: the workloads whose energy is measured, and networks of a user's own file."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from math import gcd
 from pathlib import Path
@@ -45,7 +48,8 @@ class FileSource(Source):
     """``PATH.py:CLASS`` or ``PATH.py:CLASS:FUNCTION``; finding one executes the file.
 
     The class is a ``torch.nn.Module`` that can be made without arguments; those that have plain
-    defaults become knobs. An attribute ``unit`` names a sample, by default ``"sample"``.
+    defaults become knobs. An attribute ``unit`` names a sample, by default ``"sample"``. What it
+    compiles itself is taken as it is written: the mode of an estimate says how kernels are made.
     """
 
     @override
@@ -68,7 +72,19 @@ class FileSource(Source):
             build=lambda knobs: guarded(path, lambda: network_type(**knobs)),
             make_inputs=lambda batch, _: _inputs(path, maker, batch, name),
             call=lambda network, inputs: guarded(path, lambda: _call(network, inputs)),
+            around=_uncompiled,
         )
+
+
+@contextmanager
+def _uncompiled() -> Generator[None]:
+    """Run what ``torch.compile`` made in a ``with`` block as it was written."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and importing it takes seconds
+        yield
+        return
+    with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):
+        warnings.filterwarnings("ignore", ".*global hooks on modules")  # those of the tracer
+        yield
 
 
 def _parts(name: str) -> tuple[Path, str, str]:
