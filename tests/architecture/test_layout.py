@@ -204,7 +204,7 @@ def test_no_module_outgrows_three_hundred_lines():
 MANY_PARAMETERS = {
     *("measure", "sweep", "search", "estimate", "trace_program"),  # keywords are a user's options
     # Called with the arguments of PyTorch's own:
-    *("_unfused_attention_backward", "_lstm_of_gpu", "_multi_head_attention"),
+    *("_unfused_attention_backward", "_layers_of_gpu", "_multi_head_attention"),
 }
 
 

@@ -59,11 +59,14 @@ def common_scale(values: Sequence[float], us: Sequence[float]) -> tuple[float, s
 
 
 def quantity(value: float, unit: str, *, digits: int = 4) -> str:
-    """Write a number with an SI prefix: ``quantity(0.0123, "J")`` is ``"12.3 mJ"``."""
+    """Write a number with an SI prefix: ``quantity(0.0123, "J")`` is ``"12.3 mJ"``.
+
+    Bytes have none below one, since thousandths of them would be taken for millions.
+    """
     if not isfinite(value) or value == 0:
         return f"{value:g} {unit}"
     rounded = float(f"{value:.{digits}g}")  # 999.96 is 1 k in four digits
-    exponent = _exponent(abs(rounded))
+    exponent = max(_exponent(abs(rounded)), 0 if unit == "B" else -99)
     scaled = rounded / 10.0**exponent
     decimals = max(0, digits - 1 - floor(log10(abs(scaled)))) if abs(scaled) < 10**digits else 0
     text = f"{scaled:.{decimals}f}"

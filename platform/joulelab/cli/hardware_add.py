@@ -44,7 +44,8 @@ class SweepFit:
         rows = read_csv_table(path)
         labels = Cells(rows=rows).texts(GPU_NAMES, otherwise=other.key) if rows else []
         boards = dict.fromkeys(labels, other.key)
-        runs = read_csv(path, gpu=other.key, boards=boards, repeats="median")
+        gpu = other.key if set(labels) <= {other.key} else None
+        runs = read_csv(path, gpu=gpu, boards=boards, repeats="median")
         return cls(path=path, other=other, fit=fit_board(runs, limit_w))
 
     def figures(self) -> dict[str, Figure]:

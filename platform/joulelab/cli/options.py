@@ -37,7 +37,7 @@ class OneGpu(Backend):
     """The GPU that a command is for."""
 
     uuid: str | None = None  # Which GPU; by default the first that CUDA_VISIBLE_DEVICES allows.
-    gpu: str | None = None  # Which GPU to simulate, by its catalogue key; for simulated alone.
+    gpu: str | None = None  # Which GPU to simulate, by its catalogue name; for simulated alone.
 
     def address(self) -> "DeviceAddress":
         """Find it as :func:`choose_address` does."""

@@ -35,7 +35,7 @@ class OfTable:
     # folder of one, or a folder that holds several, searches and capped runs among them. Under a
     # power cap (power_limit_w) the clock that was seen counts.
     table: tyro.conf.Positional[Path]
-    gpu: str | None = None  # GPU of all runs, where the file has no such column.
+    gpu: str | None = None  # GPU of all runs; a file with a column of GPUs, or a folder, says it.
     # LABEL=KEY for each label in the column gpu that is neither a key of the catalogue nor a
     # product name.
     board: tuple[str, ...] = ()
@@ -54,6 +54,11 @@ class OfTable:
 
     def _read(self) -> Runs:
         if self.table.is_dir():
+            if self.gpu is not None:
+                raise ConfigError(
+                    f"The results in {self.table} say which GPU they are of, so that --gpu must be "
+                    f"left out, got {self.gpu!r}."
+                )
             return runs_of_measurements(read_studies(self.table))
         return read_csv(self.table, gpu=self.gpu, boards=self.boards(), repeats=self.repeats)
 

@@ -181,9 +181,14 @@ class Fit(Combination):
     largest_batch: int | None = None
 
     @property
+    def worst_phase(self) -> str:
+        """The phase that needs most memory."""
+        return max(self.phases, key=lambda name: self.phases[name].peak_b)
+
+    @property
     def worst(self) -> MemoryEstimate:
         """Memory of the phase that needs most."""
-        return max(self.phases.values(), key=lambda found: found.peak_b)
+        return self.phases[self.worst_phase]
 
 
 def fits(question: Question, *, progress: Progress) -> tuple[Fit, ...]:

@@ -1,7 +1,7 @@
 """What is asked of the estimator: models, devices, formats, batches, also over core clocks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import get_args
@@ -126,14 +126,14 @@ class Question:
         return self.host
 
     def combinations(self) -> list[Combination]:
-        """Return all combinations, by model, device, precision and batch size."""
+        """Return all combinations, each once, by model, device, precision and batch size."""
         processors = self.processors()
         return [
             Combination(model=model, processor=processor, precision=precision, batch=batch)
-            for model in self.models
+            for model in dict.fromkeys(self.models)
             for processor in processors
-            for precision in self.precisions or (usual_precision(processor),)
-            for batch in self.batches
+            for precision in dict.fromkeys(self.precisions or (usual_precision(processor),))
+            for batch in dict.fromkeys(self.batches)
         ]
 
 
@@ -143,20 +143,20 @@ class Tracer:
     def __init__(self, question: Question, progress: Progress | None = None) -> None:
         self._question = question
         self._progress = progress or (lambda _: None)
-        self._traced: dict[tuple[str, str, int], TracedModel] = {}
+        self._traced: dict[tuple[str, str, int, bool], TracedModel] = {}
 
-    def of(self, combination: Combination) -> TracedModel:
-        """Return the model of ``combination``, of several devices what one runs, or ConfigError."""
+    def of(self, combination: Combination, mode: Mode | None = None) -> TracedModel:
+        """Return a model as it runs in ``mode``, by default the question's; or ConfigError."""
         model, precision, batch = combination.model, combination.precision, combination.batch
         check_precision(precision, combination.processor)
         requested(combination.processor, (self._question.point,))
-        if (model, precision, batch) not in self._traced:
-            how = ", compiled" if self._question.mode in FUSING else ""
+        asked = replace(self._question, mode=mode or self._question.mode)
+        key = (model, precision, batch, asked.mode in FUSING)
+        if key not in self._traced:
+            how = ", compiled" if asked.mode in FUSING else ""
             self._progress(f"Tracing {model}, {precision}, batch {batch}{how}")
-            self._traced[model, precision, batch] = traced(
-                self._question, model, precision=precision, batch=batch
-            )
-        return self._traced[model, precision, batch]
+            self._traced[key] = traced(asked, model, precision=precision, batch=batch)
+        return self._traced[key]
 
 
 def traced(

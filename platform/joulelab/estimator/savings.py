@@ -62,10 +62,11 @@ def with_opportunities(question: Question, cell: Cell, *, progress: Progress | N
         point = question.point
         if "sm_clock_mhz" in change:
             point = replace(point, sm_clock_mhz=int(change["sm_clock_mhz"]))
+        mode = cast("Mode", change.get("mode", question.mode))
         return predict.estimate(
-            tracer.of(changed),
+            tracer.of(changed, mode),
             changed.processor,
-            mode=cast("Mode", change.get("mode", found.mode)),
+            mode=mode,
             point=point,
             num_devices=question.num_devices,
         )

@@ -19,7 +19,15 @@ from typing_extensions import override
 from joulelab.core.device import boards_in
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.hardware.board_file import completed, own_problems, problems_of
-from joulelab.hardware.places import gpu_names, place_of, stamp_of, user_files, where_else
+from joulelab.hardware.places import (
+    ALIASES,
+    gpu_names,
+    names_in,
+    place_of,
+    stamp_of,
+    user_files,
+    where_else,
+)
 from joulelab.hardware.processor import Figure, VoltageCurve
 from joulelab.hardware.spec import (
     ChipSpec,
@@ -253,4 +261,11 @@ def _spec_of(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure])
     )
 
 
-GPUS: Catalogue[GpuSpec] = Catalogue("GPU", gpu_names, _spec, {}, stamp=stamp_of, hint=where_else)
+GPUS: Catalogue[GpuSpec] = Catalogue(
+    "GPU",
+    gpu_names,
+    _spec,
+    {short: key for short, key in ALIASES.items() if key in names_in("gpus")},
+    stamp=stamp_of,
+    hint=where_else,
+)

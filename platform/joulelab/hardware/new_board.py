@@ -40,10 +40,10 @@ def stated(
 def _clocks(clocks_mhz: Sequence[float], other: GpuSpec) -> dict[str, Any]:
     """Return the range of SM clocks, and where no one step makes them, all."""
     ends = {"clocks.sm_min_mhz": clocks_mhz[0], "clocks.sm_max_mhz": clocks_mhz[-1]}
-    if len(clocks_mhz) == 1 or min(clocks_mhz) <= 0:
+    if len(clocks_mhz) == 1 or min(clocks_mhz) <= 0 or len({*clocks_mhz}) < len(clocks_mhz):
         raise ConfigError(
-            "SM clocks must be at least two, and positive: all that can be set, or the lowest "
-            f"and the highest; got {clocks_mhz}."
+            "SM clocks must be at least two, different and positive: all that can be set, or the "
+            f"lowest and the highest; got {clocks_mhz}."
         )
     if len(clocks_mhz) == _RANGE:
         return ends

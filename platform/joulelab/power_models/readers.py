@@ -52,13 +52,14 @@ def read_csv(
 
     Args:
         path: The file; its first line names the columns.
-        gpu: Label of the GPU where the file has no such column.
+        gpu: Label of the GPU of all runs; a file that has a column of GPUs needs none.
         boards: Which GPU of the catalogue each label is; labels that are catalogue keys or
             product names need none.
         repeats: What to do with several rows at one clock: refuse them, or average them.
 
     Raises:
-        ConfigError: If a column is missing or a value cannot be; names the column and the line.
+        ConfigError: If a column is missing or a value cannot be, with the column and the line; or
+            if the file says that runs are of another GPU than ``gpu``.
     """
     rows: Sequence[Mapping[str, Any]] = read_csv_table(path)
     if rows and set(rows[0]) >= SWEEP_COLUMNS:
@@ -99,6 +100,12 @@ def runs_of_rows(
     numbers = cells.known(gpu)
     application = cells.texts(APPLICATION_NAMES)
     labels = cells.texts(GPU_NAMES, otherwise=gpu)
+    if gpu is not None and (others := sorted({*labels} - {gpu})):
+        raise ConfigError(
+            f"All runs must be of {gpu!r}, as gpu (--gpu) says, but the table has a column of GPUs "
+            f"with {', '.join(map(repr, others))}: leave gpu out, and say which GPU of the "
+            "catalogue a label is with --board LABEL=KEY (boards={LABEL: KEY} in Python)."
+        )
     if "fp_active" not in numbers and {"fp64_active", "fp32_active"} <= set(numbers):
         numbers["fp_active"] = numbers["fp64_active"] + numbers["fp32_active"] / 2
     pairs = list(zip(labels, application, strict=True))
@@ -169,7 +176,7 @@ def _board_key(label: str, boards: Mapping[str, str]) -> str:
     Raises ConfigError if the label is no key and no product name, and ``boards`` lacks it.
     """
     key = boards.get(label, label)
-    spec = GPUS[key] if key in set(GPUS) else spec_for(key)
+    spec = GPUS[key] if key in GPUS else spec_for(key)
     if spec is None:
         raise ConfigError(
             f"Column 'gpu' must hold a GPU of the catalogue, got {key!r}; say which one it is "

@@ -149,6 +149,14 @@ def _convolution_of_copy(image: torch.Tensor, weight: torch.Tensor, *args: Any) 
     return _aten.convolution.default(copied, weight, *args)
 
 
+def _distances(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Multiply, as ``_euclidean_dist`` does (aten/src/ATen/native/Distance.cpp)."""
+    squares, others = (each.pow(2).sum(-1, keepdim=True) for each in (x, y))
+    left = torch.cat([x.mul(-2), squares, torch.ones_like(squares)], dim=-1)
+    right = torch.cat([y, torch.ones_like(others), others], dim=-1)
+    return (left @ right.mT).clamp_min_(0).sqrt_()
+
+
 SEVERAL_KERNELS: Sequence[
     tuple[torch._ops.OpOverload, Callable[[Sequence[Any]], bool], Callable[..., object]]
 ] = (
@@ -158,5 +166,6 @@ SEVERAL_KERNELS: Sequence[
     (_aten.native_layer_norm.default, lambda args: _is_strided(args[0]), _layer_norm_of_copy),
     (_aten.native_group_norm.default, lambda args: _is_strided(args[0]), _group_norm_of_copy),
     (_aten._safe_softmax.default, lambda _: True, _safe_softmax),  # noqa: SLF001
+    (_aten._euclidean_dist.default, lambda _: True, _distances),  # noqa: SLF001
 )
 """What takes several kernels on a GPU, for which arguments, and what they do."""

@@ -6,8 +6,8 @@ three kernels; on a GPU each is one kernel. There, attention falls apart where r
 not side by side (``check_last_dim_stride_equals_1_dense``, sdp_utils_cpp.h). Attention in single or
 double precision is fused on a CPU alone.
 
-On a GPU, PyTorch hands an LSTM to cuDNN, since cuDNN 9.13 in bfloat16 as well (PyTorch pull request
-164411). On a CPU its choice depends on the instructions.
+On a GPU, PyTorch hands recurrent layers to cuDNN, since cuDNN 9.13 in bfloat16 as well (PyTorch
+pull request 164411). On a CPU its choice depends on the instructions; all but LSTMs fall apart.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -132,26 +132,25 @@ _UNFUSED: dict[torch._ops.OpOverload, tuple[Callable[..., object], int]] = {
 """What is run instead, and the position of the argument ``query``."""
 
 
-_LSTM_MODE = 2  # of mkldnn_rnn_layer, which stands for a layer of cuDNN
-_WITH_BIASES = 4
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_MODE = 2  # of mkldnn_rnn_layer, which stands for a layer of cuDNN, whose gates its weights tell
 Tensors = Sequence[torch.Tensor]
 State = tuple[torch.Tensor, torch.Tensor]
 
 
-def _is_plain_lstm(
-    x: object, start: object, weights: object, biased: object, layers: object
-) -> bool:
-    """Whether a call of ``torch.lstm`` is fake, not packed or projected, and has biases."""
+def _is_plain(name: str, args: Sequence[Any]) -> bool:
+    """Whether a call of a recurrent layer is fake, and neither packed nor projected."""
+    x, start, weights, biased, layers = args[:5]
     if not isinstance(x, FakeTensor) or not isinstance(weights, list | tuple):
         return False
-    if isinstance(start, torch.Tensor) or not biased or not isinstance(layers, int):
+    if isinstance(start, torch.Tensor) == (name == "lstm") or not isinstance(layers, int):
         return False
-    return len(weights) in (_WITH_BIASES * layers, 2 * _WITH_BIASES * layers)
+    return len(weights) == (4 if biased else 2) * layers * (2 if args[7] else 1)
 
 
-def _lstm_of_gpu(  # noqa: PLR0917  # PyTorch's order
+def _layers_of_gpu(  # noqa: PLR0917  # PyTorch's order
     x: torch.Tensor,
-    start: Tensors,
+    start: torch.Tensor | Tensors,
     weights: Tensors,
     biased: bool,
     layers: int,
@@ -159,12 +158,12 @@ def _lstm_of_gpu(  # noqa: PLR0917  # PyTorch's order
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Run ``torch.lstm`` as a GPU does, cuDNN's call split into layers and directions."""
-    del biased
+) -> tuple[torch.Tensor, ...]:
+    """Run recurrent layers as a GPU does, cuDNN's call split into layers and directions."""
     directions = 2 if bidirectional else 1
+    per_side = 4 if biased else 2
     values = x.transpose(0, 1) if batch_first else x
-    states = list(zip(start[0].unbind(), start[1].unbind(), strict=True))
+    states = _states(start)
     last: list[State] = []
     for layer in range(layers):
         if layer and train and dropout:
@@ -172,29 +171,37 @@ def _lstm_of_gpu(  # noqa: PLR0917  # PyTorch's order
         sides = []
         for side in range(directions):
             index = layer * directions + side
-            own = weights[_WITH_BIASES * index : _WITH_BIASES * (index + 1)]
-            outputs, state = _fused(values, own, states[index], train=train, backwards=side == 1)
+            own = weights[per_side * index : per_side * (index + 1)]
+            outputs, state = _fused(values, own, states[index], train=train, back=side == 1)
             sides.append(outputs)
             last.append(state)
         values = torch.cat(sides, dim=-1) if bidirectional else sides[0]
-    hidden, cell = (torch.stack(each) for each in zip(*last, strict=True))
-    return values.transpose(0, 1) if batch_first else values, hidden, cell
+    kept = list(zip(*last, strict=True))[: 1 if isinstance(start, torch.Tensor) else 2]
+    stacked = [torch.stack(each) for each in kept]
+    return (values.transpose(0, 1) if batch_first else values, *stacked)
+
+
+def _states(start: torch.Tensor | Tensors) -> list[State]:
+    """Return state and cells of each layer and direction; none but LSTMs have cells."""
+    if isinstance(start, torch.Tensor):
+        return [(hidden, hidden.new_empty(0)) for hidden in start.unbind()]
+    return list(zip(start[0].unbind(), start[1].unbind(), strict=True))
 
 
 def _fused(
-    values: torch.Tensor, weights: Tensors, state: State, *, train: bool, backwards: bool
+    values: torch.Tensor, weights: Tensors, state: State, *, train: bool, back: bool
 ) -> tuple[torch.Tensor, State]:
     hidden, cell = state
+    biases = weights[2:] or (values.new_empty(0), values.new_empty(0))
     outputs, last_hidden, last_cell, _ = torch.ops.aten.mkldnn_rnn_layer(
-        values, *weights, hidden, cell, backwards, [], _LSTM_MODE, hidden.shape[-1], 1,
-        True, False, False, train,
+        values, *weights[:2], *biases, hidden, cell, back, [], _MODE, hidden.shape[-1], 1,
+        len(weights) > 2, False, False, train,
     )  # fmt: skip
     return outputs, (last_hidden, last_cell)
 
 
 _dropout_of_torch = functional.dropout
 _attention_of_torch = functional.scaled_dot_product_attention
-_lstm_of_torch = _VF.lstm
 
 
 @contextmanager
@@ -276,15 +283,18 @@ def _falls_apart(
     return learns_mask or query.shape[-1] != value.shape[-1]
 
 
-def _lstm(*args: Any) -> tuple[torch.Tensor, ...]:
-    if _is_plain_lstm(*args[:5]):
-        return _lstm_of_gpu(*args)
-    outputs: tuple[torch.Tensor, ...] = _lstm_of_torch(*args)
-    return outputs
+def _recurrent(name: str) -> Callable[..., object]:
+    """Return what is called in place of a recurrent layer of PyTorch's."""
+    of_torch: Callable[..., object] = getattr(_VF, name)
+
+    def layers(*args: Any) -> object:
+        return _layers_of_gpu(*args) if _is_plain(name, args) else of_torch(*args)
+
+    return layers
 
 
 _CHOICES: Sequence[tuple[Any, str, Callable[..., object]]] = (
     (functional, "dropout", _dropout),
     (functional, "scaled_dot_product_attention", _attention),
-    (_VF, "lstm", _lstm),
+    *((_VF, name, _recurrent(name)) for name in _RECURRENT),
 )

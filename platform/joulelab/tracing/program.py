@@ -56,6 +56,7 @@ class MatrixShape:
     k: int  # length of each dot product; input channels per group times kernel size, head size
     window: int = 1  # elements of a convolution's window, one channel; 1 of other work
     pixels: int = 0  # positions in one result of a convolution; 0 of other work, or where not known
+    gates: int = 1  # columns of the result for each cell of a recurrent layer; 1 of other work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

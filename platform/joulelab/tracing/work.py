@@ -112,7 +112,6 @@ _FACTORS = {
 _PACKED = "_weight_int4pack_mm"
 RECURRENT = ("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")
 """Layers that cuDNN runs on a GPU."""
-_GATES = {2: 4, 3: 3}  # of an LSTM and a GRU, by their mode; a plain recurrent layer has one
 
 
 def matrix_shape(call: Call) -> MatrixShape | None:
@@ -178,8 +177,9 @@ def _recurrent_layer(call: Call) -> MatrixShape:
     """
     _, samples, width = call.argument("input").shape
     hidden = int(call.argument("hidden_size"))
-    gates = _GATES.get(call.argument("mode"), 1)
-    return MatrixShape(batch=_times_of(call), m=samples, n=gates * hidden, k=width + hidden)
+    gates = int(call.argument("weight1").shape[0]) // hidden
+    n, k = gates * hidden, width + hidden
+    return MatrixShape(batch=_times_of(call), m=samples, n=n, k=k, gates=gates)
 
 
 def _convolution(call: Call) -> MatrixShape:

@@ -20,6 +20,12 @@ def test_a_number_gets_the_prefix_that_leaves_one_to_three_digits(value, text):
     assert quantity(value, "J") == text
 
 
+def test_parts_of_a_byte_have_no_prefix_that_could_be_taken_for_another():
+    """Kernels of a network that stays in the cache had 336 mB, which reads as MB."""
+    assert quantity(0.336, "B") == "0.336 B"
+    assert quantity(336e6, "B") == "336 MB"
+
+
 @pytest.mark.parametrize(
     ("value", "u", "text"),
     [

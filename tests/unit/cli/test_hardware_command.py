@@ -76,6 +76,13 @@ def test_estimates_for_a_users_gpu_say_what_they_rest_on(hardware, capsys):
     assert f"{copied} of its {len(GPUS['a41'].figures)} figures" in confidence["note"]
 
 
+def test_the_other_gpu_may_be_named_as_estimates_name_it(hardware):
+    """``--like h200`` was unknown, while ``joulelab estimate --device h200`` is not."""
+    hardware("add", "a41", "--like", "h200")
+
+    assert GPUS["a41"].sm_count == GPUS["h200_sxm"].sm_count
+
+
 def test_all_clocks_of_an_uneven_list_are_kept(hardware):
     hardware(*A41[:6], "--sm-clocks-mhz", "300", "900", "1000", "1740")
 
@@ -98,6 +105,7 @@ def test_all_clocks_of_an_even_list_are_a_step(hardware):
         (("--set", "power.idel_w=3"), "power.idel_w is no figure. Did you mean idle_w?"),
         (("--set", "idle_w"), "--set must be SECTION.NAME=VALUE"),
         (("--sm-clocks-mhz", "300"), "SM clocks must be at least two"),
+        (("--sm-clocks-mhz", "300", "300", "1740"), "SM clocks must be at least two, different"),
         (("--sm-clocks-mhz", "300", "1200"), "state what is not as copied"),
         (("--product-name", "NVIDIA A40"), "'NVIDIA A40' is the catalogue's a40 already"),
         (("--like", "a41"), "Unknown GPU 'a41'"),

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from joulelab import estimator
 from joulelab.errors import ConfigError, UnknownNameError
@@ -140,3 +141,40 @@ def test_opportunities_save_what_they_promise(small):
     again = estimator.estimate(small, device="h100", batch=batch.change["batch"])
     saved = 1 - again.energy_j / batch.change["batch"] / cell.estimate.energy_j
     assert batch.energy_saved == pytest.approx(saved)
+
+
+class Attention(torch.nn.Module):
+    """Attention, which PyTorch hands over whole where it is not compiled."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(64, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
+
+    @staticmethod
+    def example_inputs(batch):
+        return torch.zeros(batch, 32, 64)
+
+
+def test_compiling_saves_what_the_compiled_network_does():
+    """It was priced with the kernels that attention runs uncompiled: 80 % saved for 76 %."""
+    model = f"{__file__}:Attention"
+    question = Question(models=(model,), devices=("h100",))
+    (cell,) = estimator.matrix(question)
+
+    found = with_opportunities(question, cell).opportunities
+
+    promised = next(one for one in found if one.change == {"mode": "compiled"})
+    compiled = estimator.estimate(model, device="h100", mode="compiled")
+    assert promised.energy_saved == pytest.approx(1 - compiled.energy_j / cell.estimate.energy_j)
+
+
+def test_what_is_named_twice_is_asked_once():
+    """``--batch 8,8`` gave two rows."""
+    question = Question(
+        models=("a", "a"), devices=("h200", "h200_sxm"), precisions=("fp16",) * 2, batches=(8, 8, 1)
+    )
+
+    assert [each.batch for each in question.combinations()] == [8, 1]

@@ -167,6 +167,40 @@ def test_plain_units_convolve_one_group_after_the_other():
     assert launches_of(one) == 16
 
 
+def products(name, side, *, batch=1, k=None):
+    shape = MatrixShape(batch=batch, m=side, n=side, k=side if k is None else k)
+    return operator(name, "gemm", shape, flop=2.0 * batch * side**2 * shape.k)
+
+
+@pytest.mark.parametrize("device", ["h100_sxm", "h200_sxm"])
+def test_large_products_of_a_batch_run_as_single_ones_do(device):
+    """Rates of attention's heads stood for all: two products of 8192 took 8 times as long as one.
+
+    So did linear layers that are written as ``einsum``, which multiplies a batch of one.
+    """
+    one, same, two = (
+        device_s(product, PROCESSORS[device])
+        for product in (
+            products("mm", 8192),
+            products("bmm", 8192),
+            products("bmm", 8192, batch=2),
+        )
+    )
+
+    assert same == pytest.approx(one, rel=1e-3)
+    assert two == pytest.approx(2 * one, rel=0.03)
+
+
+def test_products_of_a_batch_gain_with_their_least_side():
+    rates = [
+        one.flop / device_s(one)
+        for one in (products("bmm", 4096, batch=8, k=k) for k in (64, 96, 128, 256, 512, 4096))
+    ]
+
+    assert rates == sorted(rates)
+    assert rates[2] < 2.2 * rates[0]
+
+
 def normalisation(name, elements, statistics, **more):
     """Normalise ``elements`` of two bytes, with so many means and deviations."""
     sizes_b = (2.0 * elements, 2.0 * statistics, 2.0 * statistics)

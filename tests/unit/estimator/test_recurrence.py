@@ -17,10 +17,10 @@ STEPS = 256
 FORWARD, BACKWARD = "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"
 
 
-def layer(cells, samples, name=FORWARD, steps=STEPS, width=None):
-    """Return a layer of LSTM cells, in bf16."""
-    passes = 2 if name == BACKWARD else 1
-    shape = MatrixShape(batch=passes * steps, m=samples, n=4 * cells, k=(width or cells) + cells)
+def layer(cells, samples, name=FORWARD, *, steps=STEPS, width=None, gates=4):
+    """Return a layer of cells in bf16, by default those of an LSTM."""
+    batch, k = (2 if name == BACKWARD else 1) * steps, (width or cells) + cells
+    shape = MatrixShape(batch=batch, m=samples, n=gates * cells, k=k, gates=gates)
     moved_b = 2.0 * steps * samples * cells
     return Operator(
         name=name,
@@ -29,7 +29,7 @@ def layer(cells, samples, name=FORWARD, steps=STEPS, width=None):
         pipe="tensor_bf16",
         flop=2.0 * shape.batch * shape.m * shape.n * shape.k,
         read_b=moved_b,
-        weight_b=2.0 * 4 * cells * ((width or cells) + cells),
+        weight_b=2.0 * gates * cells * ((width or cells) + cells),
         written_b=moved_b,
         shape=shape,
         steps=32.0 * shape.batch,
@@ -125,6 +125,23 @@ def test_few_cells_run_all_steps_in_one_kernel(dtype, cells, samples, taken_us):
 
 def launches_of(operator):
     return num_kernels(plan(model(operator), "eager", "gpu")[0].table, H200)[0]
+
+
+@pytest.mark.parametrize("gates", [1, 3])
+def test_a_layer_of_fewer_gates_takes_no_longer_and_launches_as_many_kernels(gates):
+    """A GRU on an H200 was priced as a CPU's 13 kernels a step, 9 times as long."""
+    lstm, other = layer(512, 32), layer(512, 32, gates=gates)
+
+    assert device_s(other) <= device_s(lstm)
+    assert device_s(other) > STEPS * H200.timing.overhead_s((), is_matrix=True)
+    assert launches_of(other) == launches_of(lstm) == 2 * STEPS
+
+
+@pytest.mark.parametrize(("gates", "of_step"), [(1, 3), (3, 13)])
+def test_on_cpus_all_but_lstms_run_step_by_step(gates, of_step):
+    found = plan(model(layer(512, 32, gates=gates)), "eager", "cpu")[0]
+
+    assert num_kernels(found.table, PROCESSORS["xeon_8490h"]).tolist() == [of_step * STEPS]
 
 
 def test_off_gpus_it_is_one_kernel():

@@ -285,6 +285,15 @@ def test_a_gpu_that_nobody_knows_is_answered_with_those_that_are():
         runs_of_rows(rows_by_law(2, gpu="a100_sxm")[:1] + changed(0, gpu="A100")[:1])
 
 
+def test_a_gpu_beside_a_column_of_gpus_is_refused_where_they_differ():
+    """It was left out silently, so that runs of one GPU were taken for those of another."""
+    rows = rows_by_law(2, gpu="a100_sxm")
+
+    with pytest.raises(ConfigError, match=r"'v100_pcie'.*column of GPUs with 'a100_sxm'"):
+        runs_of_rows(rows, gpu="v100_pcie")
+    assert len(runs_of_rows(rows, gpu="a100_sxm")) == len(rows)
+
+
 def test_a_profile_needs_a_run_near_the_default_clock():
     runs = runs_of_rows(rows_by_law(2, clocks_mhz=(510, 705)))
 

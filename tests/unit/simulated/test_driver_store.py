@@ -188,3 +188,11 @@ def test_a_fault_reads_back_from_its_line(kind, at_s, clock_mhz, pid):
 def test_a_fault_that_makes_no_sense_is_refused(line, message):
     with pytest.raises(ConfigError, match=message):
         Fault.parse(line)
+
+
+def test_a_gpu_under_its_short_name_is_the_same_gpu(tmp_path):
+    """``--gpu h200`` was unknown, while ``joulelab estimate --device h200`` is not."""
+    short, whole = (DriverStore(tmp_path).create(name, 0).uuid for name in ("h200", "h200_sxm"))
+
+    assert short == whole == "SIM-h200_sxm-0"
+    assert [each.uuid for each in fleet(["h200", "h200_sxm"], 1, str(tmp_path))] == [whole]

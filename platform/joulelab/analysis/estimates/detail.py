@@ -135,16 +135,17 @@ def limit_words(largest_batch: int | None) -> str:
 
 
 def fits_table(found: Sequence[Fit]) -> Table:
-    """Lay out several, a line each."""
+    """Lay out several, a line each, of the phase that needs most."""
     named = wording.differing(found, always="device")
+    phase = ("phase",) if any(len(fit.phases) > 1 for fit in found) else ()
     heads = ("weights", "activations", "KV cache", "in all", "of", "largest\nbatch")
-    table = quiet_table(*words(*named), *numbers(*heads))
+    table = quiet_table(*words(*named, *phase), *numbers(*heads))
     for fit in found:
         worst = fit.worst
         parts = (worst.weight_b, worst.activation_b, worst.kv_b, worst.peak_b, worst.capacity_b)
         most = "any" if fit.largest_batch is None else str(fit.largest_batch)
         amounts = [brief(part, "B") for part in parts]
-        cells = [wording.value_of(fit, name) for name in named]
+        cells = [wording.value_of(fit, name) for name in named] + [fit.worst_phase for _ in phase]
         table.add_row(*cells, *amounts, most, style="" if worst.fits else "red")
     return table
 

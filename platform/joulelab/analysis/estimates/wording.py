@@ -147,7 +147,7 @@ def unknown_words(estimate: Estimate) -> str:
     if not estimate.without_formula:
         return ""
     shares = sorted(estimate.without_formula.items(), key=lambda item: -item[1])
-    named = ", ".join(f"{name} ({100 * share:.2g} % of the bytes)" for name, share in shares)
+    named = ", ".join(f"{name} ({share:.1%} of the bytes)" for name, share in shares)
     return f"No formula, so that only their bytes are counted: {named}. --strict refuses them."
 
 

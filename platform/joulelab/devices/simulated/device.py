@@ -31,7 +31,7 @@ from joulelab.workloads.base import Workload
 def fleet(
     kinds: str | Sequence[str], num_gpus: int, store: str | None = None
 ) -> tuple[DeviceAddress, ...]:
-    """Make ``num_gpus`` simulated GPUs of each kind, a catalogue key, and return where they are.
+    """Make ``num_gpus`` simulated GPUs of each kind, a name in the catalogue, and return where.
 
     Raises UnknownNameError if the catalogue has no such GPU; names the closest; DeviceError if
     ``store`` is no folder in which files can be made.
@@ -44,7 +44,8 @@ def fleet(
             f"store must be a folder in which files can be made, got {driver.root}: "
             f"{error.strerror}. Name another one with --store, or leave it out."
         ) from error
-    return tuple(DeviceAddress(backend="simulated", uuid=uuid, store=store) for uuid in uuids)
+    found = dict.fromkeys(uuids)
+    return tuple(DeviceAddress(backend="simulated", uuid=uuid, store=store) for uuid in found)
 
 
 class SimulatedDevice(Device):

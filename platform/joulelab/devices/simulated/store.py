@@ -208,7 +208,7 @@ class DriverStore:
         UnknownNameError if the catalogue has no such GPU.
         """
         spec = GPUS[catalogue_key]
-        uuid = f"SIM-{catalogue_key}-{index}"
+        uuid = f"SIM-{spec.key}-{index}"
         if not (self.root / uuid).is_dir():
             self._make(
                 uuid, spec, index, crc32(uuid.encode()) if seed is None else seed, restricted

@@ -1,7 +1,10 @@
 """Programs as models: the workloads whose energy is measured, and networks of a user's own file."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from math import gcd
 from pathlib import Path
@@ -15,7 +18,13 @@ from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Source, Traced
-from joulelab.estimator.models.network import Inputs, NetworkModel, call_by_name, call_in_order
+from joulelab.estimator.models.network import (
+    Inputs,
+    NetworkModel,
+    call_by_name,
+    call_in_order,
+    shapes_of,
+)
 from joulelab.registry import unknown_name
 from joulelab.tracing.precision import dtype_on
 from joulelab.tracing.program import Kind, Operator, Program, ProgramPhase
@@ -39,7 +48,8 @@ class FileSource(Source):
     """``PATH.py:CLASS`` or ``PATH.py:CLASS:FUNCTION``; finding one executes the file.
 
     The class is a ``torch.nn.Module`` that can be made without arguments; those that have plain
-    defaults become knobs. An attribute ``unit`` names a sample, by default ``"sample"``.
+    defaults become knobs. An attribute ``unit`` names a sample, by default ``"sample"``. What it
+    compiles itself is taken as it is written: the mode of an estimate says how kernels are made.
     """
 
     @override
@@ -60,9 +70,21 @@ class FileSource(Source):
             unit=str(getattr(network_type, "unit", "sample")),
             knobs=_plain_arguments(network_type),
             build=lambda knobs: guarded(path, lambda: network_type(**knobs)),
-            make_inputs=lambda batch, _: _named(guarded(path, lambda: maker(batch)), name),
+            make_inputs=lambda batch, _: _inputs(path, maker, batch, name),
             call=lambda network, inputs: guarded(path, lambda: _call(network, inputs)),
+            around=_uncompiled,
         )
+
+
+@contextmanager
+def _uncompiled() -> Generator[None]:
+    """Run what ``torch.compile`` made in a ``with`` block as it was written."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and importing it takes seconds
+        yield
+        return
+    with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):
+        warnings.filterwarnings("ignore", ".*global hooks on modules")  # those of the tracer
+        yield
 
 
 def _parts(name: str) -> tuple[Path, str, str]:
@@ -96,6 +118,19 @@ def _maker(
                 return maker  # type: ignore[no-any-return]
     missing = f"no {function!r}" if function else "no example_inputs"
     raise ConfigError(f"{path} has {missing}. {_HOW}")
+
+
+def _inputs(path: Path, maker: Callable[[int], Any], batch: int, name: str) -> Inputs:
+    """Return inputs of ``batch`` samples; ConfigError if they are those of one sample."""
+    made = _named(guarded(path, lambda: maker(batch)), name)
+    one = _named(guarded(path, lambda: maker(1)), name)
+    if batch > 1 and made and shapes_of(made) == shapes_of(one):
+        raise ConfigError(
+            f"The inputs of {name} must be of as many samples as asked for, got the same shapes "
+            f"({', '.join(shapes_of(made).values())}) for 1 and for {batch}: make them of `batch` "
+            "samples."
+        )
+    return made
 
 
 def _named(made: object, name: str) -> Inputs:

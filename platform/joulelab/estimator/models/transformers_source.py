@@ -28,6 +28,7 @@ from joulelab.workloads.whisper import GEOMETRIES as WHISPER_GEOMETRIES
 
 ensure_torchvision()
 
+from huggingface_hub.errors import StrictDataclassError  # noqa: E402
 from transformers import (  # noqa: E402
     AutoConfig,
     AutoModel,
@@ -170,12 +171,15 @@ def _value(text: str) -> Any:
 
 def _config(model_type: str, values: Mapping[str, Any]) -> PreTrainedConfig:
     known = AutoConfig.for_model(model_type)
-    for option in values:
+    for option, value in values.items():
         if not hasattr(known, option):
             raise unknown_name(f"option of hf:{model_type}", option, known.to_dict())
+        usual = getattr(known, option)
+        if isinstance(value, int) and value < 0 < (usual if isinstance(usual, int) else 0):
+            raise ConfigError(f"{option} of hf:{model_type} must be at least 0, got {value}.")
     try:
         return AutoConfig.for_model(model_type, **values)
-    except (TypeError, ValueError) as error:
+    except (StrictDataclassError, TypeError, ValueError) as error:
         raise ConfigError(f"hf:{model_type} cannot take {dict(values)}: {error}") from error
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from joulelab.estimator.pricing.kernel_class import PLAIN_GROUPS, WIDE_GROUPS
-from joulelab.estimator.pricing.recurrence import step_kernels
+from joulelab.estimator.pricing.recurrence import cpu_kernels, step_kernels
 from joulelab.estimator.pricing.table import Array, WorkTable
 from joulelab.hardware.processor import Processor
 
@@ -14,7 +14,10 @@ h200_groups)."""
 
 
 def num_kernels(table: WorkTable, processor: Processor) -> Array:
-    """Return how many kernels a call of each group launches; 1 of most, and off GPUs."""
+    """Return how many kernels a call of each group launches; 1 of most."""
+    if processor.family == "cpu":
+        named = ((table.operators[row], table.classes[row]) for row in table.main)
+        return np.array([cpu_kernels(*one) for one in named], dtype=float)
     if processor.family != "gpu":
         return np.ones(table.num_rows)
     return np.array([_kernels(table, row) for row in table.main], dtype=float)

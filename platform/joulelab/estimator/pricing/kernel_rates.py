@@ -7,6 +7,7 @@ import numpy as np
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import STEP_S
 from joulelab.estimator.pricing.kernel_class import (
+    BATCHED_PRODUCTS,
     CHANNELS_LAST,
     CONVOLUTION,
     FIRST_CHANNELS_LAST,
@@ -70,6 +71,10 @@ _UNALIGNED = 0.25
 """Rate of products whose rows are no whole units of 16 bytes over that of others: libraries take
 kernels of an older board for them. 124 and 163 TFLOP/s for rows of 196, where others reach 576 and
 653, on an H200 (MLP-Mixer; experiments/results/h200_kernels)."""
+_BATCHED_SIDE = 64.0
+"""Longest least side of the batched products whose rates within networks are known: heads of
+attention (experiments/results/h100_kernels, h200_kernels). Longer ones are taken to gain in
+proportion, until they run as single products do."""
 _CHANNELS_PER_CORE = {"batch_norm_training": 1.0, "batch_norm_backward": 2.0}
 """Channels that a core reduces at a time when batches are normalised in training: a block of
 threads takes a channel of all images, so that few channels leave most cores idle. On an H200, 16
@@ -176,6 +181,8 @@ def efficiency(table: WorkTable, row: int, processor: Processor) -> float:
     timing = processor.timing  # has classes where kernels were measured within networks
     if found == PRODUCT and PRODUCT in timing.least_s:
         return reached * _product_share(table, row)
+    if found in BATCHED_PRODUCTS and PRODUCT in timing.least_s:
+        return _batched_rate(table, row, reached, processor)
     is_known = found in timing.kind_efficiency
     return reached * _reduced_share(table, row, processor) if is_known else reached
 
@@ -187,6 +194,15 @@ def _product_share(table: WorkTable, row: int) -> float:
         return _UNALIGNED
     prologue = _PRODUCT_PROLOGUES.get(operator.dtype, _PRODUCT_PROLOGUE)
     return k / (k + prologue) if table.has_shape[row] else 1.0
+
+
+def _batched_rate(table: WorkTable, row: int, reached: float, processor: Processor) -> float:
+    """Return the rate of a batched product, of which those of heads ``reached`` so much."""
+    shapes, operator = table.shapes, table.operators[row]
+    least = min(float(side[row]) for side in (shapes.m, shapes.n, shapes.k))
+    names = (PRODUCT, kind_name(operator))
+    single = processor.timing.efficiency(names, operator.dtype) * _product_share(table, row)
+    return max(reached, min(reached * least / _BATCHED_SIDE, single))
 
 
 def _reduced_share(table: WorkTable, row: int, processor: Processor) -> float:

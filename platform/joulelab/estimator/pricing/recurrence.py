@@ -4,7 +4,8 @@ cuDNN multiplies the inputs of many steps at once. Each step then multiplies the
 that it reads anew, and a kernel of the cells goes on from there. Backward, a step multiplies the
 gates' gradients in parts, sums these up and has its kernel of the cells; gradients of inputs and
 weights are products of many steps. Layers of few cells run all steps in one kernel, but in bf16. So
-does cuDNN 9.19 on H200s (62 cases of LSTMs; experiments/results/h200_recurrent).
+does cuDNN 9.19 on H200s (62 cases of LSTMs; experiments/results/h200_recurrent). GRUs and plain
+recurrent layers are taken to run so, too, each by its own gates; none of them was measured.
 """
 
 from collections.abc import Sequence
@@ -18,12 +19,14 @@ from joulelab.estimator.pricing.table import Array, Flags, Index, Shapes, WorkTa
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.program import MatrixShape, Operator
 
-_GATES = 4
-"""Of an LSTM, the one recurrent layer that is traced as a GPU runs it (tracing/gpu_choices.py)."""
 _KERNELS = {RECURRENT: 2, RECURRENT_BACKWARD: 3}
 """Kernels of a step, of which one multiplies; the few of all steps together are left out."""
-_VALUES = 13
-"""Values that a cell's kernel moves, as counted: gates of two products, biases, states, results."""
+_ON_CPU = {3: 13, 1: 3}
+"""Kernels of a step of a GRU and of a plain layer, by their gates, on CPUs: PyTorch has one kernel
+there for LSTMs alone."""
+_VALUES = 5
+"""Values that a cell's kernel moves beside the gates of two products, as counted: 13 in all of an
+LSTM, with biases, states and results."""
 _CELLS_SHARE = 0.125
 """Share of the last cache's bandwidth at which it does, fitted: 1.0 TB/s on an H200."""
 _STAYS = 0.5
@@ -42,7 +45,7 @@ class _Persistent:
 
     def time_s(self, shape: MatrixShape) -> float:
         """Return the time of all steps of ``shape``."""
-        cells, samples = shape.n / _GATES / 64, max(1.0, shape.m / 64)
+        cells, samples = shape.n / shape.gates / 64, max(1.0, shape.m / 64)
         step_s: float = self.step_s * cells**self.by_cells * samples**self.by_samples
         return shape.batch * step_s
 
@@ -78,12 +81,24 @@ def step_kernels(operator: Operator, found: str) -> float:
     return _KERNELS[found] * _steps(operator, found)
 
 
+def cpu_kernels(operator: Operator, found: str) -> float:
+    """Return how many kernels a CPU runs for all steps of ``operator``, of class ``found``."""
+    if found not in _KERNELS or operator.shape is None:
+        return 1.0
+    of_step = _ON_CPU.get(operator.shape.gates)
+    return 1.0 if of_step is None else max(1.0, of_step * float(operator.shape.batch))
+
+
 def _persistent(operator: Operator, found: str) -> _Persistent | None:
     """Return the kernel of all steps that ``operator`` runs, if it does."""
     shape = operator.shape
-    if found != RECURRENT or shape is None or shape.n > _GATES * _PERSISTENT_CELLS:
+    if found != RECURRENT or shape is None or shape.n > shape.gates * _PERSISTENT_CELLS:
         return None
     return _PERSISTENT.get(operator.dtype)
+
+
+def _gates(operators: Sequence[Operator]) -> Array:
+    return np.array([one.shape.gates if one.shape else 1 for one in operators], dtype=float)
 
 
 def _steps(operator: Operator, found: str) -> float:
@@ -108,11 +123,11 @@ def recurrent_work(table: WorkTable, processor: Processor) -> RecurrentWork:
     steps = launched * np.array([_steps(*one) for one in named])
     others = launched * np.array([step_kernels(*one) for one in named]) - steps
     persistent_s *= applies
-    gates, element_b = table.shapes.n[rows], table.element_b[rows]
-    cells = gates / _GATES
-    weights_b = gates * cells * element_b
+    gates, element_b = _gates([operator for operator, _ in named]), table.element_b[rows]
+    cells = table.shapes.n[rows] / gates
+    weights_b = gates * cells * cells * element_b
     again_b = np.maximum(0.0, steps - 1) * weights_b
-    values_b = steps * _VALUES * table.shapes.m[rows] * cells * element_b
+    values_b = steps * (2 * gates + _VALUES) * table.shapes.m[rows] * cells * element_b
     cells_s = values_b / (_CELLS_SHARE * cache.bandwidth_b_per_s)
     return RecurrentWork(
         fixed_s=steps * timing.overhead_s((), is_matrix=True)
@@ -147,7 +162,7 @@ def recurrent_use(
     shapes = table.shapes.at(rows)
     is_backward = np.array([table.classes[row] == RECURRENT_BACKWARD for row in rows])
     passes, ones = np.where(is_backward, 2.0, 1.0), np.ones(len(rows))
-    cells = shapes.n / _GATES
+    cells = shapes.n / _gates([table.operators[row] for row in rows])
     of_step = Shapes(
         batch=ones,
         m=shapes.m,

@@ -107,7 +107,7 @@ def test_a_page_shows_what_does_not_fit_and_what_has_no_formula():
     text = page([cell(estimate(phases=(phase(memory=large),), without_formula={"lstm": 0.5}))])
 
     assert "needs 27 GB more" in text
-    assert "lstm (50 % of the bytes)" in text
+    assert "lstm (50.0% of the bytes)" in text
 
 
 def test_a_page_says_what_other_hosts_would_make_of_a_time_that_the_host_sets():

@@ -24,6 +24,7 @@ from joulelab.analysis.estimates.detail import (
     bar,
     coarse,
     detail,
+    fits_table,
     memory_table,
     skyline,
     stacked_bar,
@@ -44,8 +45,10 @@ from joulelab.analysis.estimates.wording import (
     memory_words,
     unknown_words,
 )
+from joulelab.estimator.api import Fit
 from joulelab.estimator.estimate import Confidence, EnergySplit, Event
 from joulelab.estimator.question import Opportunity
+from joulelab.hardware.processors import PROCESSORS
 
 TOO_LARGE = replace(MEMORY, weight_b=92e9)  # 107 GB of 80 GB
 
@@ -105,9 +108,14 @@ def test_confidence_is_a_tier_with_its_held_out_error(confidence, said):
 def test_operators_without_a_formula_are_named_with_their_share_of_bytes():
     said = unknown_words(estimate(without_formula={"fft_c2r": 0.004, "lstm": 0.031}))
 
-    assert "lstm (3.1 % of the bytes), fft_c2r (0.4 % of the bytes)" in said
+    assert "lstm (3.1% of the bytes), fft_c2r (0.4% of the bytes)" in said
     assert "--strict" in said
     assert unknown_words(estimate()) == ""
+
+
+def test_an_operator_that_moves_all_bytes_is_said_to():
+    """It read "1e+02 % of the bytes"."""
+    assert "fft (100.0% of the bytes)" in unknown_words(estimate(without_formula={"fft": 1.0}))
 
 
 def test_one_estimate_is_shown_in_full():
@@ -322,6 +330,19 @@ def test_the_memory_table_shows_parts_and_the_course():
 
     assert re.search(r"weights +█{17}▏ +57% +20 GB", text)
     assert "25 GB to 35 GB over its operators" in text
+
+
+def test_memory_of_several_phases_names_the_one_that_needs_most():
+    """A language model had "KV cache 0 B", of its prefill, and the table did not say so."""
+    prefill, decode = (replace(MEMORY, weight_b=weight_b) for weight_b in (21e9, 20e9))
+    one = Fit(
+        model="llama", processor=PROCESSORS["h200_sxm"], precision="fp16", batch=1,
+        phases={"prefill": replace(prefill, kv_b=0.0), "decode": replace(decode, kv_b=0.0)},
+    )  # fmt: skip
+    alone = replace(one, phases={"forward": MEMORY})
+
+    assert re.search(r"phase.*\n.*\n.*h200_sxm +prefill +21 GB", printed(fits_table([one, one])))
+    assert "forward" not in printed(fits_table([alone, alone]))
 
 
 def test_a_skyline_keeps_the_highest_of_what_it_puts_together():

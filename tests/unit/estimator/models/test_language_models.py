@@ -148,6 +148,13 @@ def test_a_type_that_cannot_be_fed_is_refused_with_the_way_out():
         find_model("hf:timesformer")
 
 
+@pytest.mark.parametrize("value", ["abc", "64.5", "", "-1"])
+def test_a_value_that_its_configuration_cannot_take_is_refused_by_name(value):
+    """Transformers' checks raise errors of their own, which came as tracebacks; -1 was taken."""
+    with pytest.raises(ConfigError, match="num_hidden_layers"):
+        find_model(f"hf:llama?num_hidden_layers={value}")
+
+
 def test_a_training_step_predicts_every_token_of_the_prompt():
     tokens = 32
     step = phases(LLAMA, prompt_tokens=tokens, training=True)["train"]

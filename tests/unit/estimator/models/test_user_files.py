@@ -37,6 +37,21 @@ class Branching(Net):
 class Broken(Net):
     def forward(self, x):
         return self.missing(x)
+
+def always_four(batch):
+    return torch.rand(4, 16)
+"""
+
+COMPILED = f"""{NETWORK}
+class Compiling(Net):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.compile(self.layer)
+
+class Decorated(Net):
+    @torch.compile
+    def forward(self, x):
+        return self.layer(x)
 """
 
 
@@ -122,3 +137,22 @@ def test_a_class_without_inputs_is_told_how_to_give_them(path):
 def test_a_file_that_is_not_there_or_names_no_class_is_refused(name):
     with pytest.raises(ConfigError, match=r"no file|needs the class"):
         traced(name)
+
+
+def test_inputs_that_leave_the_batch_out_are_refused_but_for_one_sample(path):
+    """Time and energy were divided by samples that nobody computed: 64 for 4 that were made."""
+    with pytest.raises(ConfigError, match=r"same shapes \(4x16\) for 1 and for 64"):
+        traced(f"{path}:Net:always_four", batch=64)
+    assert traced(f"{path}:Net:always_four", batch=1).inputs == {"0": "4x16"}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # of what it imports to compile
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", ["Compiling", "Decorated"])
+def test_what_a_network_compiles_itself_is_traced_as_it_is_written(path, name, training):
+    """Compiling it failed with "Invalid mt19937 state", or took the tracer for a part of it."""
+    path.write_text(COMPILED)
+
+    plain, compiled = (traced(f"{path}:{each}", training=training) for each in ("Net", name))
+
+    assert compiled.phases[0].program.flop == plain.phases[0].program.flop
