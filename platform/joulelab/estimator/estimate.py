@@ -214,16 +214,11 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRange:
-    """What nine of ten programs take behind hosts from the fastest to the slowest known.
-
-    Behind a host that was measured, from cores to itself to cores that others slow all the time.
-    """
+    """What nine of ten programs take over known hosts, or one without and with others on it."""
 
     latency_s: tuple[float, float]
     energy_j: tuple[float, float]
-    # Share of the time in which others slowed its cores when it was measured; None of hosts that
-    # are not known.
-    disturbed: float | None = None
+    disturbed: float | None = None  # share of the time in which others slowed a measured one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
