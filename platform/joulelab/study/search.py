@@ -228,6 +228,7 @@ def problem_on(
         objective=objective,
         constraints=tuple(constraints),
         gpu=_known(gpus[0], calibration),
+        top_clock_mhz=max(gpus[0].capabilities.sm_clocks_mhz, default=None),
         calibration=calibration,
     )
 
