@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from joulelab.analysis.search_result import (
     ASKED,
@@ -33,7 +33,7 @@ from joulelab.searching.space import POINT_AXES, SearchSpace
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.budget import Budget
 from joulelab.study.conclude import write_search
-from joulelab.study.gpu import StudyGpu, check_power_limits, study_clocks_mhz
+from joulelab.study.gpu import StudyGpu, check_clocks, check_power_limits, study_clocks_mhz
 from joulelab.study.kind import SEARCH
 from joulelab.study.lab import StudyWorkload
 from joulelab.study.ledger import SearchSummary
@@ -220,7 +220,10 @@ def problem_on(
         name: study_clocks_mhz(gpus) if isinstance(values, str) else tuple(values)
         for name, values in asked.items()
     }
-    check_power_limits([float(str(w)) for w in axes.get("power_limit_w", ())], gpus)
+    for knob in ("sm_clock_mhz", "mem_clock_mhz"):
+        check_clocks(knob, cast("Sequence[int | None]", axes.get(knob, ())), gpus)
+    limits_w = axes.get("power_limit_w", ())
+    check_power_limits([float(str(w)) for w in limits_w if w is not None], gpus)
     if gpus[0].address.backend == "simulated":
         axes |= _computable(axes, program, gpus[0])
     return Problem(
