@@ -44,6 +44,7 @@ from joulelab.study.search_queue import Search, Sentinel, lookup
 from joulelab.tracing.precision import check_precision, supports
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import RunMetrics
+from joulelab.workloads import WORKLOADS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,15 +178,22 @@ AskedAxes = Mapping[str, Sequence[KnobValue] | str]
 
 
 def check_search(
-    lab: AbstractLab[Any], program: StudyWorkload, asked: AskedAxes, *, strategy: str, seed: int
+    lab: AbstractLab[Any],
+    program: StudyWorkload,
+    asked: AskedAxes,
+    constraints: Sequence[Constraint] = (),
+    *,
+    strategy: str,
+    seed: int,
 ) -> None:
     """Refuse, before there is a GPU, what none could search.
 
-    Raises ConfigError if there is no such strategy or seed, the program refuses a knob's value, an
-    axis is none, or one needs setters although none may be called.
+    Raises ConfigError if there is no such strategy or seed, the program refuses a knob's value or
+    has not what is bounded, an axis is none, or one needs setters although none may be called.
     """
     check_range("seed", seed, 0, MOST_SEED)
     lab.strategy(strategy)
+    _check_bounded(program, constraints)
     for name, values in asked.items():
         if isinstance(values, str) and (name, values) != ("sm_clock_mhz", "all"):
             raise ConfigError(
@@ -199,6 +207,22 @@ def check_search(
             OperatingPoint(**at)
     if knobs := {name: tuple(v) for name, v in asked.items() if name not in POINT_AXES}:
         _space(program, knobs)
+
+
+def _check_bounded(program: StudyWorkload, constraints: Sequence[Constraint]) -> None:
+    """Refuse, by a ConfigError, to bound a time that requests of the program do not have."""
+    request = WORKLOADS[program.name].from_knobs(asdict(program.settings)).request
+    lacking: dict[str, str] = {}
+    if request is None or request.num_generated is None:
+        lacking = dict.fromkeys(("ttft_s", "tpot_s"), "does not tell the times of tokens")
+    if request is None:
+        lacking["latency_s"] = "does not tell how long a request takes"
+    for each in constraints:
+        if each.quantity in lacking:
+            raise ConfigError(
+                f"{each.quantity} is bounded by {each.bound:g}, but {program.name} "
+                f"{lacking[each.quantity]}; leave out that bound."
+            )
 
 
 def problem_on(
