@@ -173,7 +173,7 @@ def test_what_no_gpu_could_search_is_refused_without_one(axes, asked, said):
 
 @pytest.mark.parametrize("limits", [Limits(max_ttft_s=0.1), Limits(max_tpot_s=0.1)])
 def test_a_bound_on_times_of_tokens_is_refused_where_there_are_none(limits):
-    """The baseline was measured before the search ended for it, with no more than "not measured"."""
+    """The baseline was measured before the search ended, with no more than "not measured"."""
     bounds, program = limits.constraints, StudyWorkload(WORKLOAD)
 
     with pytest.raises(ConfigError, match="digits-vit does not tell the times of tokens; leave"):

@@ -50,8 +50,8 @@ def test_an_operating_point_is_of_finite_numbers(name, value):
 
 @pytest.mark.parametrize("value", [1095.0, "1095", np.int64(1095)])
 def test_a_clock_is_a_whole_number_that_a_line_of_a_store_takes(value):
-    """1095.0 was measured and its line then called broken; numpy's ended a search in a traceback."""
-    with pytest.raises(ConfigError, match="sm_clock_mhz must be .* a whole number"):
+    """1095.0 was measured, its line then called broken; numpy's ended a search in a traceback."""
+    with pytest.raises(ConfigError, match=r"sm_clock_mhz must be .* a whole number"):
         OperatingPoint(sm_clock_mhz=value)
 
 

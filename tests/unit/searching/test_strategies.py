@@ -91,9 +91,9 @@ def test_a_single_clock_below_the_drivers_is_measured(known):
     and the driver's clock, with 1410, called the best.
     """
     space = SearchSpace("vit", {"sm_clock_mhz": (1095,), "batch": (128,)})
-    surface, strategy = Surface(space, noise=0.003), ModelGuided(replace(problem_on(space), **known))
+    surface, problem = Surface(space, noise=0.003), replace(problem_on(space), **known)
 
-    outcomes = searched(strategy, surface, most=5)
+    outcomes = searched(ModelGuided(problem), surface, most=5)
 
     assert surface.best().point.sm_clock_mhz == 1095
     assert surface.best() in {outcome.candidate for outcome in outcomes}
