@@ -148,7 +148,7 @@ def sweep(
     from joulelab.study.conclude import conclude_sweep
 
     without_quality(objective)
-    lab, given_mhz = lab or Lab(), tuple(clocks_mhz or ())
+    lab, given_mhz = lab or Lab(), () if clocks_mhz is None else tuple(clocks_mhz)
     mode = mode or ("dvfs" if clocks_mhz is None else "custom")
     check_points(mode, every, given_mhz, observe_only=lab.observe_only)
     check_plan(repeats, sentinel_every)

@@ -92,7 +92,7 @@ def search(
     options: dict[str, Any] = {"unit": unit, "work": work, "cost": cost}
     options |= {"quality": quality, "quality_direction": quality_direction}
     workload = StudyWorkload(program, knobs, **options)
-    check_search(lab, workload, space, strategy=strategy, seed=seed)
+    check_search(lab, workload, space, bounds, strategy=strategy, seed=seed)
     with lab.open(workload.name) as gpus:
         workload.check(gpus)
         facts = lab.facts(gpus)

@@ -260,7 +260,7 @@ def products_frame(groups: Sequence[SideBySide], measurements: Sequence[Measurem
 
 def _names(groups: Sequence[SideBySide]) -> tuple[str, ...]:
     firsts = [group.phases[0] for group in groups]
-    return set_apart([each.title for each in firsts], [dict(each.knobs) for each in firsts])
+    return set_apart([each.title for each in firsts], firsts)
 
 
 def _mark(group: SideBySide, each: Operated) -> tuple[str, str]:

@@ -51,7 +51,7 @@ class SearchRow(Counts):
     is_feasible: bool  # whether it keeps to the constraints with the confidence asked for
     is_baseline: bool
     is_best: bool
-    in_set: bool
+    in_set: bool  # whether it is statistically indistinguishable from the best
     on_front: bool  # whether no other allowed one beats it in energy, time and quality
     is_knee: bool  # whether it is the balanced one of those
 
@@ -144,7 +144,7 @@ def _rows(evidence: Evidence, answer: Answer) -> tuple[SearchRow, ...]:
             is_feasible=each in found and evidence.judgement(each).is_feasible,
             is_baseline=each == space.baseline,
             is_best=each == answer.standing.best,
-            in_set=each in answer.standing.members,
+            in_set=each in answer.standing.members and each not in answer.doubtful,
             on_front=each in front,
             is_knee=each == answer.knee.configuration,
         )

@@ -100,16 +100,17 @@ def phase_names(result: SweepResult) -> tuple[str, ...]:
         f"{phase.title} on {product}" if len(set(products)) > 1 else phase.title
         for phase, product in zip(result.phases, products, strict=True)
     ]
-    return set_apart(titles, [dict(phase.knobs) for phase in result.phases])
+    return set_apart(titles, result.phases)
 
 
-def set_apart(titles: Sequence[str], settings: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
-    """Return titles, each with those of its settings that differ between them."""
-    names = varying(settings)
-    return tuple(
-        ", ".join([title, *(f"{name}={known.get(name)}" for name in names)])
-        for title, known in zip(titles, settings, strict=True)
-    )
+def set_apart(titles: Sequence[str], phases: Sequence[PhaseResult]) -> tuple[str, ...]:
+    """Return titles of phases, each with the settings that set its workload's programs apart."""
+    named = []
+    for title, phase in zip(titles, phases, strict=True):
+        alike = varying([dict(each.knobs) for each in phases if each.workload == phase.workload])
+        own = [f"{name}={value}" for name, value in phase.knobs if name in alike]
+        named.append(", ".join([title, *own]))
+    return tuple(named)
 
 
 def varying(settings: Sequence[Mapping[str, object]]) -> list[str]:

@@ -104,6 +104,7 @@ class Train(OfTable, Printing):
             time=POWER_MODELS[self.time]("time_s", seed=self.seed),
         )
         runs = self.learnable()
+        instead = ", instead of the model that was there" if (self.out / "power").exists() else ""
         model.fit(runs).save(self.out)
         level = min(model.power.highest_level, model.time.highest_level)
         summary = {
@@ -119,7 +120,7 @@ class Train(OfTable, Printing):
         }
         sentence = (
             f"{self.power} of power and {self.time} of time, from {len(runs)} runs of "
-            f"{len(runs.pairs)} applications (data {model.power.data_hash}): {self.out}"
+            f"{len(runs.pairs)} applications (data {model.power.data_hash}): {self.out}{instead}"
         )
         self.show(summary, lambda: [sentence, _of_intervals(level)])
         return 0

@@ -48,9 +48,14 @@ class Axes:
             "power_limit_w": self.power_limits_w,
             "batch": self.batches,
             "precision": self.precisions,
-            **read_variants(self.vary),
         }
         axes = {name: values for name, values in given.items() if values}
+        varied = read_variants(self.vary)
+        if twice := sorted((axes.keys() - {"sm_clock_mhz"}) & varied.keys()):
+            raise ConfigError(
+                f"--vary gives values of {', '.join(twice)}, and so does another option; give one."
+            )
+        axes |= varied
         if not axes.keys() - {"sm_clock_mhz"}:
             axes |= _usual(workload)
         if not axes:

@@ -76,7 +76,12 @@ Variants = Annotated[
 
 def read_variants(given: Variants) -> dict[str, tuple[KnobValue, ...]]:
     """Return the values of each knob of ``--vary KNOB=VALUE,VALUE``, likewise."""
-    return dict(_variant(word) for words in given for word in words)
+    found: dict[str, tuple[KnobValue, ...]] = {}
+    for knob, values in (_variant(word) for words in given for word in words):
+        if knob in found:
+            raise ConfigError(f"--vary names {knob} twice; give all its values together.")
+        found[knob] = values
+    return found
 
 
 def _variant(word: str) -> tuple[str, tuple[KnobValue, ...]]:

@@ -13,6 +13,15 @@ KnobValue = str | int | float | bool | None
 """A workload knob's value: a JSON scalar, so that a configuration is a line of text."""
 
 
+def require_plain(name: str, value: object) -> None:
+    """Refuse, by a ConfigError, what is no :data:`KnobValue`, as an integer of numpy is none."""
+    if not isinstance(value, str | int | float | None):
+        raise ConfigError(
+            f"{name} must be a plain number, text, true, false or None, got {value!r}; of numpy's, "
+            ".item() and .tolist() make plain ones."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """One point of the space that an experiment searches.
@@ -32,6 +41,8 @@ class Configuration:
         names = [name for name, _ in self.knobs]
         if names != sorted(set(names)):
             raise ConfigError(f"knobs must be sorted by name without doubles, got {names}.")
+        for name, value in self.knobs:
+            require_plain(name, value)
 
     @classmethod
     def of(

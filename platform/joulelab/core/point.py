@@ -26,10 +26,13 @@ class OperatingPoint:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None and not 0 < value < _MOST[field.name]:
+            if value is None:
+                continue
+            kind = int | float if field.name == "power_limit_w" else int
+            if not isinstance(value, kind) or not 0 < value < _MOST[field.name]:
                 raise ConfigError(
-                    f"{field.name} must be positive and below {_MOST[field.name]:g}, or None, got "
-                    f"{value}."
+                    f"{field.name} must be positive and below {_MOST[field.name]:g}"
+                    f"{', a whole number,' if kind is int else ','} or None, got {value!r}."
                 )
 
     @property

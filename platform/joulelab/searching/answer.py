@@ -87,7 +87,7 @@ def _tellable(first: Figures, second: Figures) -> float:
 class Answer:
     """The answer of a search."""
 
-    standing: Standing  # the best, and those that are statistically indistinguishable from it
+    standing: Standing  # the best, and what may be as good
     best: Choice  # the best and its figures
     # The fastest of standing.members that keeps to the constraints. Where the optimum is flat, the
     # best goes with the noise, and this does not.
@@ -117,6 +117,8 @@ class Answer:
     unmeasured: tuple[Configuration, ...]
     # Energy that measuring each of them once would take, by the mean trial so far.
     unmeasured_j: float
+    # Those of standing.members that are not sure to keep to the constraints.
+    doubtful: tuple[Configuration, ...] = ()
     # Bounds that the best misses, because nothing that was measured keeps to them.
     missed: tuple[Miss, ...] = ()
 
@@ -160,6 +162,7 @@ def answer(evidence: Evidence, *, spent_j: float) -> Answer:
         compared=found,
         unmeasured=unmeasured,
         unmeasured_j=len(unmeasured) * spent_j / len(evidence.outcomes),
+        doubtful=tuple(each for each in now.members if each not in kept) if kept else (),
         missed=() if now.is_feasible else evidence.missed(now.best),
     )
 

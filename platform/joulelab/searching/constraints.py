@@ -178,6 +178,8 @@ def _excess(
     if constraint.quantity == "slowdown":
         return _slowdown(constraint, figures, references.get(constraint.against))
     value, u = _bounded(constraint, figures)
+    if value == 0:  # of memory: a program that holds none is below any bound
+        return -inf, 0.0
     over = log(value / constraint.bound)
     return -over if constraint.quantity == "throughput_per_s" else over, u / value
 

@@ -66,6 +66,7 @@ class Problem:
     # Probability of keeping to the constraints from which on a choice counts as feasible.
     confidence: float = CONFIDENCE
     gpu: GpuSpec | None = None  # what the catalogue says of the GPUs; None where it lacks them
+    top_clock_mhz: int | None = None  # the highest that can be set; None where nobody says
     calibration: BoardFacts | None = None  # what was measured of one, which gpu then has in it
     horizon_s: float = DEFAULT_HORIZON_S  # for how long what is found will run, on one GPU
     # What the outputs of each cell keep, known beforehand; empty if it is not.
@@ -77,6 +78,11 @@ class Problem:
                 "A search needs an objective that energy is a factor of, as it is of edp, got "
                 f"{self.objective.name}; time alone is least at the highest clock."
             )
+
+    @property
+    def usual_mhz(self) -> int | None:
+        """The driver's own clock under load, as far as anything tells, asked for or not."""
+        return self.top_clock_mhz if self.gpu is None else self.gpu.default_clock_mhz
 
     @property
     def knows_board(self) -> bool:

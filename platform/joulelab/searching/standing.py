@@ -241,4 +241,5 @@ def _average(
         energy_u_j=energy_j * energy.relative_u(name),
         time_s=time_s,
         time_u_s=time_s * time.relative_u(name),
+        power_w=energy_j / time_s,
     )

@@ -10,6 +10,7 @@ from typing import TypeVar
 from joulelab.core.bounds import check_range
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.core.grouping import grouped_by
+from joulelab.core.plan import check_on_grid
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError
 from joulelab.guard import default_socket_path
@@ -58,6 +59,18 @@ def study_clocks_mhz(gpus: Sequence[StudyGpu]) -> tuple[int, ...]:
     if spec is None:
         return settable
     return tuple(clock for clock in spec.study_clocks_mhz if clock in settable)
+
+
+def check_clocks(knob: str, clocks_mhz: Sequence[int | None], gpus: Sequence[StudyGpu]) -> None:
+    """Refuse clocks, of SMs or memory as ``knob`` says, that one of the GPUs cannot be set to.
+
+    Raises ConfigError, which names the nearest that can be set.
+    """
+    for gpu in gpus:
+        settable: tuple[int, ...] = getattr(gpu.capabilities, knob.replace("_mhz", "s_mhz"))
+        for clock_mhz in clocks_mhz:
+            if clock_mhz is not None:
+                check_on_grid(clock_mhz, settable, knob=knob)
 
 
 def check_power_limits(power_limits_w: Sequence[float], gpus: Sequence[StudyGpu]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from joulelab.analysis.search_result import (
     ASKED,
@@ -33,7 +33,7 @@ from joulelab.searching.space import POINT_AXES, SearchSpace
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.budget import Budget
 from joulelab.study.conclude import write_search
-from joulelab.study.gpu import StudyGpu, check_power_limits, study_clocks_mhz
+from joulelab.study.gpu import StudyGpu, check_clocks, check_power_limits, study_clocks_mhz
 from joulelab.study.kind import SEARCH
 from joulelab.study.lab import StudyWorkload
 from joulelab.study.ledger import SearchSummary
@@ -44,6 +44,7 @@ from joulelab.study.search_queue import Search, Sentinel, lookup
 from joulelab.tracing.precision import check_precision, supports
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import RunMetrics
+from joulelab.workloads import WORKLOADS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,15 +178,22 @@ AskedAxes = Mapping[str, Sequence[KnobValue] | str]
 
 
 def check_search(
-    lab: AbstractLab[Any], program: StudyWorkload, asked: AskedAxes, *, strategy: str, seed: int
+    lab: AbstractLab[Any],
+    program: StudyWorkload,
+    asked: AskedAxes,
+    constraints: Sequence[Constraint] = (),
+    *,
+    strategy: str,
+    seed: int,
 ) -> None:
     """Refuse, before there is a GPU, what none could search.
 
-    Raises ConfigError if there is no such strategy or seed, the program refuses a knob's value, an
-    axis is none, or one needs setters although none may be called.
+    Raises ConfigError if there is no such strategy or seed, the program refuses a knob's value or
+    has not what is bounded, an axis is none, or one needs setters although none may be called.
     """
     check_range("seed", seed, 0, MOST_SEED)
     lab.strategy(strategy)
+    _check_bounded(program, constraints)
     for name, values in asked.items():
         if isinstance(values, str) and (name, values) != ("sm_clock_mhz", "all"):
             raise ConfigError(
@@ -199,6 +207,22 @@ def check_search(
             OperatingPoint(**at)
     if knobs := {name: tuple(v) for name, v in asked.items() if name not in POINT_AXES}:
         _space(program, knobs)
+
+
+def _check_bounded(program: StudyWorkload, constraints: Sequence[Constraint]) -> None:
+    """Refuse, by a ConfigError, to bound a time that requests of the program do not have."""
+    request = WORKLOADS[program.name].from_knobs(asdict(program.settings)).request
+    lacking: dict[str, str] = {}
+    if request is None or request.num_generated is None:
+        lacking = dict.fromkeys(("ttft_s", "tpot_s"), "does not tell the times of tokens")
+    if request is None:
+        lacking["latency_s"] = "does not tell how long a request takes"
+    for each in constraints:
+        if each.quantity in lacking:
+            raise ConfigError(
+                f"{each.quantity} is bounded by {each.bound:g}, but {program.name} "
+                f"{lacking[each.quantity]}; leave out that bound."
+            )
 
 
 def problem_on(
@@ -220,7 +244,10 @@ def problem_on(
         name: study_clocks_mhz(gpus) if isinstance(values, str) else tuple(values)
         for name, values in asked.items()
     }
-    check_power_limits([float(str(w)) for w in axes.get("power_limit_w", ())], gpus)
+    for knob in ("sm_clock_mhz", "mem_clock_mhz"):
+        check_clocks(knob, cast("Sequence[int | None]", axes.get(knob, ())), gpus)
+    limits_w = axes.get("power_limit_w", ())
+    check_power_limits([float(str(w)) for w in limits_w if w is not None], gpus)
     if gpus[0].address.backend == "simulated":
         axes |= _computable(axes, program, gpus[0])
     return Problem(
@@ -228,6 +255,7 @@ def problem_on(
         objective=objective,
         constraints=tuple(constraints),
         gpu=_known(gpus[0], calibration),
+        top_clock_mhz=max(gpus[0].capabilities.sm_clocks_mhz, default=None),
         calibration=calibration,
     )
 

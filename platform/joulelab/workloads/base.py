@@ -17,7 +17,7 @@ from typing import (
     get_type_hints,
 )
 
-from joulelab.core.configuration import KnobValue
+from joulelab.core.configuration import KnobValue, require_plain
 from joulelab.core.cost import Request, WorkloadCost
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.quality import Direction
@@ -215,9 +215,10 @@ def check_knobs(
 def made_with(kind: type[Made], knobs: Mapping[str, KnobValue], owner: str) -> Made:
     """Make ``kind`` of knobs, others at their default; ConfigError if one is unknown or wrong."""
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
-    for name in knobs:
+    for name, value in knobs.items():
         if name not in known:
             raise unknown_name(f"knob of {owner}", name, known)
+        require_plain(name, value)
     try:
         return kind(**knobs)
     except TypeError as error:

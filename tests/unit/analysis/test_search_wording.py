@@ -56,6 +56,28 @@ def test_a_saving_is_told_with_its_interval_and_when_it_has_paid():
     assert words.endswith("2 kJ and pays for itself after 1,000 images.")
 
 
+def test_what_costs_less_and_may_break_a_constraint_is_not_called_indistinguishable():
+    """A format of half the energy, whose slowdown lay at its bound, was one of "2 configurations
+    statistically indistinguishable" from the best.
+    """
+    found = evidence([10.0, 4.0, 9.0], times_s=(1.0, 1.05, 1.0), constraints=(SLOWDOWN,))
+
+    words = said(found)
+
+    assert words.startswith("Choose 1100 MHz, bf16: -10.0 % ± 0.")
+    assert "1 configuration that may cost less is not sure to keep to the constraints." in words
+    assert "indistinguishable" not in words
+
+
+def test_what_breaks_a_constraint_is_not_called_worse():
+    """It cost 60 % less, and "every other configuration that was measured is worse" was said."""
+    found = evidence([10.0, 4.0, 9.0], times_s=(1.0, 1.2, 1.0), constraints=(SLOWDOWN,))
+
+    assert "other configuration that was measured and keeps to the constraints is worse." in said(
+        found
+    )
+
+
 def test_a_search_that_has_measured_the_baseline_alone_compares_it_with_nothing():
     """It said that every other configuration that was measured was worse."""
     words = said(evidence([10.0]))

@@ -119,6 +119,16 @@ def test_phases_are_named_by_what_sets_them_apart():
     assert sentence(result).splitlines()[1].startswith("llama prefill, batch=8: ")
 
 
+def test_a_program_is_not_named_by_settings_that_other_workloads_have():
+    """A GEMM beside a network was "gemm, attention=None, batch=1, ...", and so was its file, which
+    a few programs more made longer than a file system takes.
+    """
+    gemm = replace(measurement().configuration, workload="gemm", knobs=(("n", 8192),))
+    rows = [*sweep(CLOCKS_MHZ), replace(measurement(phase="gemm"), configuration=gemm)]
+
+    assert phase_names(analyse_sweep(rows)) == ("llama decode", "gemm")
+
+
 def test_a_template_that_lacks_a_value_fails_instead_of_leaving_a_gap():
     with pytest.raises(UndefinedError, match="'phase' is undefined"):
         text("sweep.txt.j2", aim="EDP", has_clocks=True)

@@ -40,6 +40,16 @@ def test_help_tells_of_both(capsys):
     assert "train|evaluate|predict|use|sweep|register" in out
 
 
+def test_training_tells_that_it_takes_the_place_of_a_model(capsys, table, tmp_path):
+    """It wrote over the model of the folder without a word."""
+    words = ("train", table, "--out", tmp_path / "m", "--power", "mean", "--time", "mean")
+
+    first, second = told(capsys, *words)[1], told(capsys, *words)[1]
+
+    assert "instead of" not in first
+    assert f"{tmp_path / 'm'}, instead of the model that was there" in " ".join(second.split())
+
+
 def test_training_tells_what_from(capsys, table, tmp_path):
     code, out, _ = told(
         capsys, "train", table, "--out", tmp_path / "m",

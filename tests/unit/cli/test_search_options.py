@@ -171,6 +171,25 @@ def test_what_no_gpu_could_search_is_refused_without_one(axes, asked, said):
         )
 
 
+@pytest.mark.parametrize("limits", [Limits(max_ttft_s=0.1), Limits(max_tpot_s=0.1)])
+def test_a_bound_on_times_of_tokens_is_refused_where_there_are_none(limits):
+    """The baseline was measured before the search ended, with no more than "not measured"."""
+    bounds, program = limits.constraints, StudyWorkload(WORKLOAD)
+
+    with pytest.raises(ConfigError, match="digits-vit does not tell the times of tokens; leave"):
+        check_search(Laboratory(), program, {}, bounds, strategy="random", seed=0)
+    generates = StudyWorkload(LlamaSettings())
+    check_search(Laboratory(), generates, {}, bounds, strategy="random", seed=0)
+
+
+def test_an_axis_that_is_given_by_two_options_is_refused():
+    """What --vary gave was searched, and --batches left out without a word."""
+    with pytest.raises(ConfigError, match="--vary gives values of batch, and so does another"):
+        Axes(batches=(1, 4), vary=(("batch=8,16",),)).asked(WORKLOAD)
+    with pytest.raises(ConfigError, match="--vary names batch twice"):
+        Axes(vary=(("batch=1",), ("batch=8",))).asked(WORKLOAD)
+
+
 @pytest.mark.parametrize("share", [2.0, 1.01, 0.0, -1.0, float("nan"), float("inf")])
 def test_a_floor_of_quality_is_a_share(share):
     with pytest.raises(ConfigError, match=r"share|positive"):

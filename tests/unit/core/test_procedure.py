@@ -1,6 +1,7 @@
 from dataclasses import replace
 from math import inf, nan
 
+import numpy as np
 import pytest
 
 from joulelab import OperatingPoint
@@ -45,6 +46,13 @@ def test_the_longest_procedure_that_makes_sense_is_allowed():
 def test_an_operating_point_is_of_finite_numbers(name, value):
     with pytest.raises(ConfigError, match=f"{name} must be positive and below"):
         OperatingPoint(**{name: value})
+
+
+@pytest.mark.parametrize("value", [1095.0, "1095", np.int64(1095)])
+def test_a_clock_is_a_whole_number_that_a_line_of_a_store_takes(value):
+    """1095.0 was measured, its line then called broken; numpy's ended a search in a traceback."""
+    with pytest.raises(ConfigError, match=r"sm_clock_mhz must be .* a whole number"):
+        OperatingPoint(sm_clock_mhz=value)
 
 
 @pytest.mark.parametrize("repeats", [0, -1, MOST_TRIALS + 1, 10**12])

@@ -45,6 +45,17 @@ def test_an_answer_compares_with_the_baseline_with_intervals():
     assert relative == pytest.approx(1.96 * 0.001 * 2**0.5, rel=0.01)
 
 
+def test_power_is_energy_over_time_with_the_boards_taken_out_of_both():
+    """It was that of the board that measured: 327 W beside 46.4 mJ in 148 us, which are 314 W."""
+    evidence = evidence_of(figures(300.0, 1.0), figures(200.0, 1.0))
+    evidence.add(Outcome(candidate=SPACE[0], figures=figures(330.0, 1.0, board="GPU-2")))
+
+    shown = answer(evidence, spent_j=0.0).compared[SPACE[1]].figures
+
+    assert shown.energy_j == pytest.approx(200.0 * 1.1**0.5, rel=1e-3)
+    assert shown.power_w == pytest.approx(shown.energy_j / shown.time_s)
+
+
 def test_a_search_pays_after_what_it_spent_over_what_a_unit_saves():
     found = answer(evidence_of(figures(2.0, 1.0), figures(1.5, 1.1)), spent_j=1000.0)
 

@@ -128,6 +128,16 @@ def test_a_slowdown_is_over_the_batch_or_over_the_baseline():
         Constraint(quantity="slowdown", bound=0.1, against="cel")
 
 
+def test_a_program_that_holds_no_memory_keeps_to_any_bound_on_it():
+    """A simulated one whose cost names no bytes ended the search with "math domain error"."""
+    figures = replace(FIGURES, memory_b=0.0)
+
+    found = judge(figures, NOWHERE, [Constraint(quantity="memory_b", bound=1e9)])
+
+    assert found.is_feasible
+    assert found.violation == 0.0
+
+
 def test_a_bounded_quantity_that_nobody_measured_is_refused():
     with pytest.raises(MeasurementError, match="memory_b is bounded"):
         judge(FIGURES, NOWHERE, [Constraint(quantity="memory_b", bound=1e9)])

@@ -20,7 +20,8 @@ from joulelab.hardware.catalogue import GPUS
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.base import Figures, Outcome
 from joulelab.searching.constraints import Constraint
-from joulelab.searching.evidence import Problem
+from joulelab.searching.evidence import Evidence, Problem
+from joulelab.searching.model.forecast import Forecaster
 from joulelab.searching.space import SearchSpace, at_default
 from joulelab.searching.strategies import STRATEGIES
 from joulelab.searching.strategies.listed import fitted_ridge_mhz
@@ -82,6 +83,30 @@ def test_the_model_stops_by_itself_long_before_the_grid_is_measured():
 
     assert strategy.is_done
     assert len(outcomes) < len(space) // 20
+
+
+@pytest.mark.parametrize("known", [{"gpu": GPUS["a100_sxm"]}, {"top_clock_mhz": 1410}])
+def test_a_single_clock_below_the_drivers_is_measured(known):
+    """The highest clock that was asked for was taken for the driver's: 1095 MHz was never tried,
+    and the driver's clock, with 1410, called the best.
+    """
+    space = SearchSpace("vit", {"sm_clock_mhz": (1095,), "batch": (128,)})
+    surface, problem = Surface(space, noise=0.003), replace(problem_on(space), **known)
+
+    outcomes = searched(ModelGuided(problem), surface, most=5)
+
+    assert surface.best().point.sm_clock_mhz == 1095
+    assert surface.best() in {outcome.candidate for outcome in outcomes}
+
+
+def test_the_drivers_clock_is_none_that_is_asked_for_where_higher_ones_can_be_set():
+    """An RTX 4090 stays at 2520 MHz under load, and was believed to be at 3105."""
+    space = SearchSpace("vit", {"sm_clock_mhz": (3105, 2520, 1500)})
+    problem = replace(problem_on(space), gpu=GPUS["rtx_4090"])
+
+    ratio = Forecaster(Evidence(problem)).ratio
+
+    assert ratio == pytest.approx([2520 / 3105, 1.0, 2520 / 3105, 1500 / 3105])
 
 
 def test_a_batch_that_never_fits_is_given_up_and_not_clock_by_clock():

@@ -4,6 +4,7 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from alone import run_alone
 from fake_gpu import FOREIGN_PID
@@ -143,6 +144,40 @@ def test_a_search_chooses_among_clocks_and_knobs(make_lab, tmp_path):
     assert found.to_frame()["is_best"].sum() == 1
     found.plot(tmp_path / "front.svg")
     assert "batch 8" in found.report(tmp_path / "search.html").read_text()
+
+
+@pytest.mark.parametrize("knob", ["sm_clock_mhz", "mem_clock_mhz"])
+def test_a_search_refuses_a_clock_that_cannot_be_set_before_it_measures(make_lab, tmp_path, knob):
+    """It measured the baseline, perhaps more, and ended without an answer once it came to it."""
+    with pytest.raises(ConfigError, match=f"{knob} must be one of the device's .* got 1001"):
+        joulelab.search(step, {knob: [1001]}, cost=cost, lab=make_lab())
+
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
+def test_the_drivers_own_power_limit_may_be_among_those_of_a_search(make_lab):
+    """None, which clocks may be, ended it in a traceback."""
+    budget = joulelab.Budget(num_trials=2)
+
+    found = joulelab.search(
+        step, {"power_limit_w": [None, 300]}, cost=cost, budget=budget, lab=make_lab()
+    )
+
+    assert {row.values for row in found.result.rows} == {(None,), (300,)}
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        lambda lab: joulelab.measure(step, knobs={"batch": np.int64(8)}, cost=cost, lab=lab),
+        lambda lab: joulelab.search(step, {"batch": np.array([1, 8])}, cost=cost, lab=lab),
+        lambda lab: joulelab.sweep(step, clocks_mhz=np.array(CLOCKS_MHZ), cost=cost, lab=lab),
+    ],
+)
+def test_integers_of_numpy_are_refused_by_name(make_lab, study):
+    """They ended in tracebacks of JSON and of truth values, or were called no positive work."""
+    with pytest.raises(ConfigError, match=r"^(On NVIDIA H200 )?(batch|sm_clock_mhz) must be"):
+        study(make_lab())
 
 
 @pytest.mark.parametrize(

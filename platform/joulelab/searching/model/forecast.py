@@ -104,8 +104,8 @@ class Forecaster:
         self._cells = tuple(dict.fromkeys(keys))
         places = {cell: number for number, cell in enumerate(self._cells)}
         self.cell = np.array([places[key] for key in keys], dtype=np.intp)
-        top_mhz = _top_mhz(evidence.problem)
-        self.ratio = np.array([(c.point.sm_clock_mhz or top_mhz) / top_mhz for c in space])
+        usual_mhz, top_mhz = _usual_and_top_mhz(evidence.problem)
+        self.ratio = np.array([(c.point.sm_clock_mhz or usual_mhz) / top_mhz for c in space])
         # Where a clock is asked for under the driver's own limit, so that a cap spoils the trial.
         points = [each.point for each in space]
         is_locked = [p.sm_clock_mhz is not None and p.power_limit_w is None for p in points]
@@ -239,11 +239,11 @@ def _relative(asked_w: Array) -> Array:
     return np.where(asked, np.log(asked_w / np.max(asked_w, initial=1.0, where=asked)), 0.0)
 
 
-def _top_mhz(problem: Problem) -> int:
-    """Return the highest clock, with which others are compared; the GPU's own without an axis."""
-    usual = 1 if problem.gpu is None else problem.gpu.default_clock_mhz
-    clocks = [c.point.sm_clock_mhz for c in problem.space if c.point.sm_clock_mhz is not None]
-    return max(clocks, default=usual)
+def _usual_and_top_mhz(problem: Problem) -> tuple[int, int]:
+    """Return the driver's own clock, and the highest of all, with which others are compared."""
+    asked = [c.point.sm_clock_mhz for c in problem.space if c.point.sm_clock_mhz is not None]
+    usual = max(asked, default=1) if problem.usual_mhz is None else problem.usual_mhz
+    return usual, max([usual, *asked])
 
 
 def _outputs(problem: Problem, cell: NDArray[np.intp]) -> NDArray[np.intp]:
