@@ -188,13 +188,13 @@ def fit_quantities(
     time_u = np.array([m.time_per_unit_u_s / m.time_per_unit_s for m in counted])
     errors = np.zeros(len(set(labels)))  # that energies share
     if effect is not None:
-        energy, errors = effect.corrected(energy, counted), effect.errors(labels, counted)
+        energy, errors = effect.corrected(energy, counted), effect.errors(labels, counted, lines)
 
     def fit(of: Objective) -> AdditiveFit:
         e, t = of.energy_exponent, of.time_exponent
         # Energy and time of a window may err together, so their uncertainties add up plainly.
         cost, cost_u = e * energy + t * time, e * energy_u + t * time_u
-        found = fit_on_boards(labels, boards, cost.tolist(), cost_u.tolist())
+        found = fit_on_boards(labels, boards, cost.tolist(), cost_u.tolist(), lines)
         found = with_shared_errors(found, e * errors)
         if found.dof or not (is_recorded or found.is_open):
             return found

@@ -13,7 +13,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.core.additive import AdditiveFit, fit_additive
+from joulelab.core.additive import AdditiveFit
+from joulelab.core.comparison import Lines
+from joulelab.core.interaction import fit_on_boards
 from joulelab.core.measurement import Measurement
 from joulelab.core.validity import MAX_THROTTLE_SHARE
 from joulelab.errors import ConfigError
@@ -52,14 +54,17 @@ class TemperatureEffect:
         """Return logarithms of energies as they would be at the reference temperature."""
         return logarithms + np.log1p(self.power_per_k_w * _shifts(measurements, self.reference_c))
 
-    def errors(self, labels: Sequence[str], measurements: Sequence[Measurement]) -> Array:
+    def errors(
+        self, labels: Sequence[str], measurements: Sequence[Measurement], lines: Lines
+    ) -> Array:
         """Return the standard error of each label's logarithm of energy by the slope's.
 
-        All labels share it: of two that move alike, the ratio has none. Shape ``(k,)``.
+        All labels share it: of two that move alike, the ratio has none. ``lines`` are those that
+        energies are fitted along. Shape ``(k,)``.
         """
         by_slope = self.u_power_per_k_w * _shifts(measurements, self.reference_c)
         boards = [m.device.uuid for m in measurements]
-        return fit_additive(labels, boards, by_slope.tolist(), [0.0] * len(labels)).estimate
+        return fit_on_boards(labels, boards, by_slope.tolist(), [0.0] * len(labels), lines).estimate
 
 
 def with_shared_errors(fit: AdditiveFit, errors: Array) -> AdditiveFit:

@@ -21,7 +21,7 @@ Jennen-Steinmetz, "Residual variance and residual pattern in nonlinear regressio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import floor, inf, isinf, sqrt
+from math import floor, inf, isinf, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -226,20 +226,40 @@ def _squared(x: Array, y: Array) -> Array:
 
 
 Lines = Sequence[Sequence[tuple[str, float]]]
-"""Names that differ in one setting, each with its value there."""
+"""Names that differ in one setting, each with the logarithm of its value there."""
 
 
 def lines_of(configurations: Mapping[str, Configuration]) -> Lines:
-    """Return the lines of clocks, or of limits, along which configurations lie, by their names."""
+    """Return the lines of clocks, or of limits, along which configurations lie, by their names.
+
+    Along logarithms times and energies bend least.
+    """
     lines: dict[object, list[tuple[str, float]]] = {}
     for name, each in configurations.items():
         point, rest = each.point, (each.workload, each.knobs, each.point.mem_clock_mhz)
         if point.sm_clock_mhz is not None:
             line = lines.setdefault((*rest, point.power_limit_w), [])
-            line.append((name, point.sm_clock_mhz))
+            line.append((name, log(point.sm_clock_mhz)))
         elif point.power_limit_w is not None:
-            lines.setdefault(rest, []).append((name, point.power_limit_w))
+            lines.setdefault(rest, []).append((name, log(point.power_limit_w)))
     return list(lines.values())
+
+
+def neighbour_differences(lines: Lines, names: Sequence[str]) -> Array:
+    """Return what makes differences from the line through both neighbours, of unit variance.
+
+    Shape ``(m, len(names))``, a row for each name that has a neighbour on both sides.
+    """
+    rows = []
+    for line in lines:
+        placed = sorted((at, names.index(name)) for name, at in line)
+        for (low, one), (middle, own), (high, other) in zip(
+            placed[:-2], placed[1:-1], placed[2:], strict=True
+        ):
+            row, before = np.zeros(len(names)), (high - middle) / (high - low)
+            row[[one, own, other]] = before, -1.0, 1.0 - before
+            rows.append(row / sqrt(before**2 + (1.0 - before) ** 2 + 1.0))
+    return np.array(rows).reshape(-1, len(names))
 
 
 def scatter_of(fit: AdditiveFit, lines: Lines) -> Roughness | None:
