@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from joulelab.analysis.power_cap import BEYOND, held_by_all
 from joulelab.analysis.temperature import TemperatureEffect, with_shared_errors
 from joulelab.core.additive import AdditiveFit, Interval, less, more, tied
 from joulelab.core.comparison import lines_of, non_dominated, scatter_of, with_scatter
@@ -154,17 +155,21 @@ def comparable(
     if not valid:
         return [], tuple(invalid)
     source = Counter(m.windows[0].source for m in valid).most_common(1)[0][0]
-    alike = [m for m in valid if m.windows[0].source == source]
     mixed = f"Its energy is not from the {source}, as that of most others is."
+    alike, others = _split(valid, [m.windows[0].source == source for m in valid], label, mixed)
+    alike, beyond = _split(alike, held_by_all(alike), label, BEYOND)
     labels, boards = [label(m) for m in alike], [m.device.uuid for m in alike]
     hub = reference if reference in labels else Counter(labels).most_common(1)[0][0]
-    is_tied = tied(labels, boards, hub)
     apart = f"Its board shares no operating point with those that ran {hub}."
-    return [m for m, yes in zip(alike, is_tied, strict=True) if yes], (
-        *invalid,
-        *(exclusion(m, label, mixed) for m in valid if m.windows[0].source != source),
-        *(exclusion(m, label, apart) for m, yes in zip(alike, is_tied, strict=True) if not yes),
-    )
+    counted, loose = _split(alike, tied(labels, boards, hub), label, apart)
+    return counted, (*invalid, *others, *beyond, *loose)
+
+
+def _split(
+    measurements: Sequence[Measurement], is_kept: Sequence[bool], label: LabelOf, why: str
+) -> tuple[list[Measurement], list[Exclusion]]:
+    pairs = list(zip(measurements, is_kept, strict=True))
+    return [m for m, yes in pairs if yes], [exclusion(m, label, why) for m, yes in pairs if not yes]
 
 
 def fit_quantities(

@@ -13,11 +13,11 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from joulelab.analysis.power_cap import is_held
 from joulelab.core.additive import AdditiveFit
 from joulelab.core.comparison import Lines
 from joulelab.core.interaction import fit_on_boards
 from joulelab.core.measurement import Measurement
-from joulelab.core.validity import MAX_THROTTLE_SHARE
 from joulelab.errors import ConfigError
 
 Array = NDArray[np.float64]
@@ -88,7 +88,7 @@ def temperature_effect(
             f"A reference temperature needs the temperature of every measurement; {unread} of "
             f"{len(measurements)} have none."
         )
-    free = [(m, label) for m, label in zip(measurements, labels, strict=True) if not _is_held(m)]
+    free = [(m, label) for m, label in zip(measurements, labels, strict=True) if not is_held(m)]
     slope, u, dof = power_per_kelvin(
         [_power_w(m) for m, _ in free],
         [_temperature_c(m) or 0.0 for m, _ in free],
@@ -152,14 +152,10 @@ def _shifts(measurements: Sequence[Measurement], reference_c: float) -> Array:
     """Return by how much each energy changes, relative, for a slope of 1 W/K; shape ``(n,)``."""
     return np.array(
         [
-            0.0 if _is_held(m) else (reference_c - (_temperature_c(m) or 0.0)) / _power_w(m)
+            0.0 if is_held(m) else (reference_c - (_temperature_c(m) or 0.0)) / _power_w(m)
             for m in measurements
         ]
     )
-
-
-def _is_held(measurement: Measurement) -> bool:
-    return (measurement.observed.power_cap_share or 0.0) > MAX_THROTTLE_SHARE
 
 
 def _power_w(measurement: Measurement) -> float:

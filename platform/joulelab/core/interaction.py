@@ -149,7 +149,9 @@ def _along_lines(rows: _Rows, lines: Lines) -> AdditiveFit | None:
     for effects, least in ((evenly, _LEAST_DOF_EVENLY), (factors, _LEAST_DOF)):
         found = _without(effects, contrasts, on_lines)
         if found is not None and found.dof >= least:
-            return _beside(replace(found, is_smoothed=is_smoothed), rest, rows.names)
+            return _beside(
+                replace(found, is_along_lines=True, is_smoothed=is_smoothed), rest, rows.names
+            )
     return None
 
 
