@@ -12,7 +12,7 @@ Where there is no line, how far a single factor goes shows only in configuration
 than one board (the interaction of the two-way classification; Searle, "Linear Models", Wiley 1971).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot, sqrt
 
@@ -40,17 +40,21 @@ def fit_on_boards(
 ) -> AdditiveFit:
     """Fit as :func:`fit_additive` does, where boards differ from configuration to configuration.
 
-    Along ``lines`` boards have factors of their own. Where these cannot be told, and few
-    configurations share more than one board, repeats on one board are averaged before, as they
-    would hide what those few show. Where none does, nothing tells: the fit is open.
+    Along ``lines`` boards have factors of their own. Elsewhere, and where one factor of a board has
+    to do, repeats on one board are averaged before, as they would hide how boards differ from one
+    configuration to another. Where no configurations share boards, nothing tells: the fit is open.
     Arguments and errors are those of :func:`fit_additive`.
     """
     fit = fit_additive(configurations, boards, logarithms, stated_u)
     if len(set(boards)) == 1:
         return fit
     rows = _Rows(tuple(configurations), tuple(boards), np.array(logarithms), np.array(stated_u))
-    along = _along_lines(rows, lines)
-    return along or (fit if rows.shares_boards() else _averaged(rows))
+    if (along := _along_lines(rows, lines)) is not None:
+        return along
+    averaged = rows.averaged().fit()
+    if averaged.dof >= _LEAST_DOF or not rows.shares_boards():
+        return replace(averaged, is_open=not averaged.dof)
+    return fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,16 @@ class _Rows:
         dof = len(self.cells) - len(self.names) - (len(set(self.boards)) - 1)
         return dof >= _LEAST_SHARE * (len(self.names) - 1)
 
+    def averaged(self) -> "_Rows":
+        """Return the mean of each configuration on each board, which hide no interaction."""
+        cells = self.cells
+        return _Rows(
+            tuple(configuration for configuration, _ in cells),
+            tuple(board for _, board in cells),
+            np.array([np.mean(self.y[at]) for at in cells.values()]),
+            np.array([hypot(*self.u[at]) / len(at) for at in cells.values()]),
+        )
+
     def means(self) -> Array:
         """Return what makes the mean of each configuration of measurements, ``(k, n)``."""
         of = _equal(self.names, self.configurations)
@@ -111,27 +125,21 @@ class _Rows:
         """Return what makes differences of means from their neighbours' line, ``(m, n)``."""
         return neighbour_differences(lines, self.names) @ self.means()
 
-    def board_columns(self) -> Array:
-        """Return a column for each board but the last, whose effect is less the sum of theirs."""
+    def effects(self, place: Mapping[str, float] | None) -> Array:
+        """Return columns of the factor of each board but the last, which is less all others.
+
+        With the ``place`` of configurations further ones let factors change evenly along it.
+        """
         on = _equal(self.boards, tuple(dict.fromkeys(self.boards)))
-        return np.asarray(on[:, :-1] - on[:, -1:])
+        factors: Array = on[:, :-1] - on[:, -1:]
+        if place is None:
+            return factors
+        at = np.array([place[name] for name in self.configurations])
+        return np.hstack([factors, factors * at[:, None]])
 
 
 def _equal(one: Sequence[str], other: Sequence[str]) -> Array:
     return np.array([[a == b for b in other] for a in one], dtype=np.float64)
-
-
-def _averaged(rows: _Rows) -> AdditiveFit:
-    """Fit one value for each configuration and board; open where they show no interaction."""
-    cells = rows.cells
-    means = _Rows(
-        tuple(configuration for configuration, _ in cells),
-        tuple(board for _, board in cells),
-        np.array([np.mean(rows.y[at]) for at in cells.values()]),
-        np.array([hypot(*rows.u[at]) / len(at) for at in cells.values()]),
-    )
-    fit = means.fit()
-    return replace(fit, is_open=not fit.dof)
 
 
 def _along_lines(rows: _Rows, lines: Lines) -> AdditiveFit | None:
@@ -143,15 +151,13 @@ def _along_lines(rows: _Rows, lines: Lines) -> AdditiveFit | None:
     if set(on_lines.boards) != boards or (rest.boards and not rest.ties(boards)):
         return None
     is_smoothed = not on_lines.shares_boards()
-    contrasts = on_lines.neighbours(lines) if is_smoothed else on_lines.within()
-    factors, places = on_lines.board_columns(), [place[name] for name in on_lines.configurations]
-    evenly = np.hstack([factors, factors * np.array(places)[:, None]])
-    for effects, least in ((evenly, _LEAST_DOF_EVENLY), (factors, _LEAST_DOF)):
-        found = _without(effects, contrasts, on_lines)
+    for is_even, least in ((True, _LEAST_DOF_EVENLY), (False, _LEAST_DOF)):
+        seen = on_lines if is_even or is_smoothed else on_lines.averaged()
+        contrasts = seen.neighbours(lines) if is_smoothed else seen.within()
+        found = _without(seen.effects(place if is_even else None), contrasts, seen)
         if found is not None and found.dof >= least:
-            return _beside(
-                replace(found, is_along_lines=True, is_smoothed=is_smoothed), rest, rows.names
-            )
+            found = replace(found, is_along_lines=True, is_smoothed=is_smoothed)
+            return _beside(found, rest, rows.names)
     return None
 
 
