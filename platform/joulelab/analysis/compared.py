@@ -13,11 +13,12 @@ import numpy as np
 from joulelab.analysis.power_cap import BEYOND, held_by_all
 from joulelab.analysis.temperature import TemperatureEffect, with_shared_errors
 from joulelab.core.additive import AdditiveFit, Interval, less, more, tied
-from joulelab.core.comparison import lines_of, non_dominated, scatter_of, with_scatter
+from joulelab.core.comparison import non_dominated
 from joulelab.core.configuration import KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.grouping import grouped_by
 from joulelab.core.interaction import fit_on_boards
+from joulelab.core.lines import lines_of, scatter_of, with_scatter
 from joulelab.core.measurement import Finding, Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.steadiness import Drift, fit_drift

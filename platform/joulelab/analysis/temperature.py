@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from joulelab.analysis.power_cap import is_held
 from joulelab.core.additive import AdditiveFit
-from joulelab.core.comparison import Lines
 from joulelab.core.interaction import fit_on_boards
+from joulelab.core.lines import Lines
 from joulelab.core.measurement import Measurement
 from joulelab.errors import ConfigError
 

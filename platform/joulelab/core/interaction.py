@@ -19,7 +19,7 @@ from math import hypot, sqrt
 import numpy as np
 
 from joulelab.core.additive import AdditiveFit, Array, fit_additive, tied
-from joulelab.core.comparison import Lines, neighbour_differences
+from joulelab.core.lines import Lines, neighbour_differences
 from joulelab.core.statistics import student_quantile
 
 _LEAST_SHARE = 0.25

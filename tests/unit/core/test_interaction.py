@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from joulelab.core.additive import fit_additive
-from joulelab.core.comparison import scatter_of, with_scatter
 from joulelab.core.interaction import fit_on_boards
+from joulelab.core.lines import scatter_of, with_scatter
 
 NUM_BOARDS = 4
 
