@@ -48,7 +48,12 @@ def fit_on_boards(
     fit = fit_additive(configurations, boards, logarithms, stated_u)
     if len(set(boards)) == 1:
         return fit
-    rows = _Rows(tuple(configurations), tuple(boards), np.array(logarithms), np.array(stated_u))
+    rows = _Rows(
+        configurations=tuple(configurations),
+        boards=tuple(boards),
+        y=np.array(logarithms),
+        u=np.array(stated_u),
+    )
     if (along := _along_lines(rows, lines)) is not None:
         return along
     averaged = rows.averaged().fit()
@@ -57,7 +62,7 @@ def fit_on_boards(
     return fit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
     """Measurements: what each measured, on which board, what it found, how sure it says it is."""
 
@@ -85,10 +90,10 @@ class _Rows:
         """Return the measurements of some configurations, or of all others."""
         at = [i for i, each in enumerate(self.configurations) if (each in names) is not others]
         return _Rows(
-            tuple(self.configurations[i] for i in at),
-            tuple(self.boards[i] for i in at),
-            self.y[at],
-            self.u[at],
+            configurations=tuple(self.configurations[i] for i in at),
+            boards=tuple(self.boards[i] for i in at),
+            y=self.y[at],
+            u=self.u[at],
         )
 
     def ties(self, boards: set[str]) -> bool:
@@ -106,10 +111,10 @@ class _Rows:
         """Return the mean of each configuration on each board, which hide no interaction."""
         cells = self.cells
         return _Rows(
-            tuple(configuration for configuration, _ in cells),
-            tuple(board for _, board in cells),
-            np.array([np.mean(self.y[at]) for at in cells.values()]),
-            np.array([hypot(*self.u[at]) / len(at) for at in cells.values()]),
+            configurations=tuple(configuration for configuration, _ in cells),
+            boards=tuple(board for _, board in cells),
+            y=np.array([np.mean(self.y[at]) for at in cells.values()]),
+            u=np.array([hypot(*self.u[at]) / len(at) for at in cells.values()]),
         )
 
     def means(self) -> Array:
