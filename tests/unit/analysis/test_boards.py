@@ -11,7 +11,7 @@ from joulelab.analysis.methods import methods_paragraph
 from joulelab.analysis.power_cap import BEYOND
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_report import sweep_listing
-from joulelab.analysis.wording import FEW_BOARDS, sentence
+from joulelab.analysis.wording import FEW_BOARDS, UNREPEATED, sentence
 
 CLOCKS_MHZ = tuple(range(600, 1951, 75))
 CAPPED = (0.96, 1.05, 0.98, 1.01)  # time at the default, over that of the average board
@@ -88,3 +88,10 @@ def test_one_board_may_hold_above_its_default_what_it_held_validly():
     phase = phase_of([replace(default, observed=held), clock])
 
     assert not phase.exclusions
+
+
+def test_a_sweep_in_which_nothing_was_repeated_says_so():
+    once = phase_of([measurement(None), measurement(1200, minute=1)])
+
+    assert UNREPEATED in sweep_listing(once).legend
+    assert UNREPEATED not in sweep_listing(phase_of(swept())).legend
