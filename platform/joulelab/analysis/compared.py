@@ -10,13 +10,15 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from joulelab.analysis.power_cap import BEYOND, held_by_all
 from joulelab.analysis.temperature import TemperatureEffect, with_shared_errors
 from joulelab.core.additive import AdditiveFit, Interval, less, more, tied
-from joulelab.core.comparison import lines_of, non_dominated, scatter_of, with_scatter
+from joulelab.core.comparison import non_dominated
 from joulelab.core.configuration import KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.grouping import grouped_by
 from joulelab.core.interaction import fit_on_boards
+from joulelab.core.lines import lines_of, scatter_of, with_scatter
 from joulelab.core.measurement import Finding, Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.steadiness import Drift, fit_drift
@@ -154,17 +156,21 @@ def comparable(
     if not valid:
         return [], tuple(invalid)
     source = Counter(m.windows[0].source for m in valid).most_common(1)[0][0]
-    alike = [m for m in valid if m.windows[0].source == source]
     mixed = f"Its energy is not from the {source}, as that of most others is."
+    alike, others = _split(valid, [m.windows[0].source == source for m in valid], label, mixed)
+    alike, beyond = _split(alike, held_by_all(alike), label, BEYOND)
     labels, boards = [label(m) for m in alike], [m.device.uuid for m in alike]
     hub = reference if reference in labels else Counter(labels).most_common(1)[0][0]
-    is_tied = tied(labels, boards, hub)
     apart = f"Its board shares no operating point with those that ran {hub}."
-    return [m for m, yes in zip(alike, is_tied, strict=True) if yes], (
-        *invalid,
-        *(exclusion(m, label, mixed) for m in valid if m.windows[0].source != source),
-        *(exclusion(m, label, apart) for m, yes in zip(alike, is_tied, strict=True) if not yes),
-    )
+    counted, loose = _split(alike, tied(labels, boards, hub), label, apart)
+    return counted, (*invalid, *others, *beyond, *loose)
+
+
+def _split(
+    measurements: Sequence[Measurement], is_kept: Sequence[bool], label: LabelOf, why: str
+) -> tuple[list[Measurement], list[Exclusion]]:
+    pairs = list(zip(measurements, is_kept, strict=True))
+    return [m for m, yes in pairs if yes], [exclusion(m, label, why) for m, yes in pairs if not yes]
 
 
 def fit_quantities(
@@ -188,13 +194,13 @@ def fit_quantities(
     time_u = np.array([m.time_per_unit_u_s / m.time_per_unit_s for m in counted])
     errors = np.zeros(len(set(labels)))  # that energies share
     if effect is not None:
-        energy, errors = effect.corrected(energy, counted), effect.errors(labels, counted)
+        energy, errors = effect.corrected(energy, counted), effect.errors(labels, counted, lines)
 
     def fit(of: Objective) -> AdditiveFit:
         e, t = of.energy_exponent, of.time_exponent
         # Energy and time of a window may err together, so their uncertainties add up plainly.
         cost, cost_u = e * energy + t * time, e * energy_u + t * time_u
-        found = fit_on_boards(labels, boards, cost.tolist(), cost_u.tolist())
+        found = fit_on_boards(labels, boards, cost.tolist(), cost_u.tolist(), lines)
         found = with_shared_errors(found, e * errors)
         if found.dof or not (is_recorded or found.is_open):
             return found

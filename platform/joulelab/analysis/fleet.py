@@ -6,6 +6,7 @@ boards differ beyond the scatter of measurements is the between-study variance o
 Medicine 26, 2007).
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, sqrt
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.analysis.compared import DEFAULT, comparable, point_label, program_of
+from joulelab.analysis.power_cap import is_held
 from joulelab.core.additive import Interval, tied
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.grouping import grouped_by
@@ -24,7 +26,8 @@ from joulelab.errors import MeasurementError
 Array = NDArray[np.float64]
 
 LEVEL = 0.95
-_MOST_SD = 1.0
+AT_THE_CAP = " at the power cap"
+_MOST_SD, _LEAST_U = 1.0, 1e-9
 """Logarithm by which no boards of one product differ: where the search for their spread ends."""
 _FEWEST = 4  # boards from which on one of them can be told from the others
 _NEAR = 0.3  # how far from the best clock, as a logarithm, EDP is taken to be a parabola
@@ -61,7 +64,7 @@ class Fleet:
     boards: tuple[DeviceIdentity, ...]
     hosts: Mapping[str, str]  # machine of each board, by UUID
     aspects: tuple[Aspect, ...]
-    num_measurements: int  # valid measurements that count
+    num_measurements: int  # valid ones of what several boards measured
     num_apart: int  # valid measurements that nothing ties to the others
 
 
@@ -102,14 +105,16 @@ def _fleet(group: Sequence[Measurement]) -> Fleet | None:
     alike = [comparable(own, point_label, DEFAULT)[0] for own in programs.values()]
     valid = [m for own in alike for m in own]
     names = [_name(m) for m in valid]
-    most = max(names, key=names.count, default="")
-    is_tied = tied(names, [m.device.uuid for m in valid], most)
+    is_tied = tied(names, [m.device.uuid for m in valid], max(names, key=names.count, default=""))
     counted = [m for m, yes in zip(valid, is_tied, strict=True) if yes]
     one_of = {m.device.uuid: m for m in counted}
+    boards_of = Counter(name for name, _ in {(_name(m), m.device.uuid) for m in counted})
+    shared = [m for m in counted if boards_of[_name(m)] > 1]
     aspects = [
-        _compared("energy", "J", counted, lambda m: m.energy_per_unit_j, is_pooled=True),
-        _compared("time", "s", counted, lambda m: m.time_per_unit_s, is_pooled=True),
-        _compared("idle power", "W", counted, lambda m: m.idle_power_w or 0.0, is_pooled=False),
+        *_of_work(shared),
+        _compared(
+            "idle power", "W", _rests(shared), lambda m: m.idle_power_w or 0.0, is_pooled=False
+        ),
         *(_best_clock([m for m in own if m.device.uuid in one_of], len(alike)) for own in alike),
     ]
     if not (known := tuple(each for each in aspects if each is not None)):
@@ -118,9 +123,26 @@ def _fleet(group: Sequence[Measurement]) -> Fleet | None:
         boards=tuple(m.device for m in one_of.values()),
         hosts={uuid: m.provenance.hostname for uuid, m in one_of.items()},
         aspects=known,
-        num_measurements=len(counted),
+        num_measurements=len(shared),
         num_apart=len(valid) - len(counted),
     )
+
+
+def _of_work(counted: Sequence[Measurement]) -> list[Aspect | None]:
+    """Compare energy and time, apart where the power cap holds boards at clocks of their own."""
+    held, found = {_name(m) for m in counted if is_held(m)}, []
+    for suffix, at_cap in (("", False), (AT_THE_CAP, True)):
+        own = [m for m in counted if (_name(m) in held) is at_cap]
+        found += [
+            _compared(f"energy{suffix}", "J", own, lambda m: m.energy_per_unit_j, is_pooled=True),
+            _compared(f"time{suffix}", "s", own, lambda m: m.time_per_unit_s, is_pooled=True),
+        ]
+    return found
+
+
+def _rests(counted: Sequence[Measurement]) -> list[Measurement]:
+    """Keep one phase of each trial: all of them have the same idle window."""
+    return list({(m.device.uuid, m.study, m.trial, m.attempt): m for m in counted}.values())
 
 
 def _name(measurement: Measurement) -> str:
@@ -237,13 +259,16 @@ def _aspect(
 
 def _spread(effects: _Effects) -> Interval:
     """Return the standard deviation between boards beyond what measurements scatter."""
-    from scipy.stats import chi2  # type: ignore[import-untyped]
+    from scipy.stats import chi2, f  # type: ignore[import-untyped]
 
     dof, tail = len(effects.theta) - 1, (1 - LEVEL) / 2
+    own_u = effects.u * sqrt((dof + 1) / dof)  # that of a board, not from the mean that holds it
     value, low, high = (
-        _sd_where(effects.theta, effects.u, heterogeneity)
+        _sd_where(effects.theta, own_u, heterogeneity)
         for heterogeneity in (dof, *chi2.ppf([1 - tail, tail], dof))
     )
+    shown = dof * f.ppf(1 - tail, dof, effects.dof)  # what scatter alone hardly exceeds
+    low = low if _sd_where(effects.theta, own_u, shown) > 0.0 else 0.0
     return Interval(value=value, low=low, high=high)
 
 
@@ -252,7 +277,7 @@ def _sd_where(theta: Array, u: Array, heterogeneity: float) -> float:
     from scipy.optimize import brentq  # type: ignore[import-untyped]
 
     def excess(sd: float) -> float:
-        weight = 1.0 / (u**2 + sd**2)
+        weight = 1.0 / (np.maximum(u, _LEAST_U) ** 2 + sd**2)
         mean = np.sum(weight * theta) / np.sum(weight)
         return float(np.sum(weight * (theta - mean) ** 2)) - heterogeneity
 

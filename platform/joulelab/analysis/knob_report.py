@@ -15,7 +15,7 @@ from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, quantity, unc
 from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.style import panel_figure
 from joulelab.analysis.table import Columns, Frame, frame, interval_columns, plus_minus
-from joulelab.analysis.wording import FEW_BOARDS
+from joulelab.analysis.wording import FEW_BOARDS, UNREPEATED
 from joulelab.core.additive import Interval
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.study import Answer, StudyHeader
@@ -126,6 +126,8 @@ def _legend(phase: KnobPhase) -> list[str]:
     ]
     if phase.is_open:
         lines.append(FEW_BOARDS)
+    if phase.is_unrepeated:
+        lines.append(UNREPEATED)
     if any(row.num_invalid for row in phase.rows):
         lines.append("n: valid measurements, minus those that are not")
     return [*lines, *(f"[{number}] {reason}" for reason, number in _reasons(phase).items())]

@@ -58,6 +58,11 @@ class KnobPhase(compared.Phase[KnobRow]):
         return self.fits is not None and self.fits[ENERGY].is_open
 
     @property
+    def is_unrepeated(self) -> bool:
+        """Whether nothing was repeated on one board: how repeats scatter is in no interval."""
+        return self.fits is not None and not (self.is_open or self.fits[ENERGY].dof)
+
+    @property
     def curves(self) -> dict[tuple[KnobValue, ...], tuple[tuple[KnobRow, compared.Figures], ...]]:
         """Rows that have figures, by the values of all axes but the last."""
         found = grouped_by(self.measured, lambda each: each[0].series)

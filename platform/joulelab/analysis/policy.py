@@ -25,7 +25,7 @@ from joulelab.analysis.measurement_lines import board_words
 from joulelab.analysis.quantities import point_name
 from joulelab.analysis.wording import varying
 from joulelab.core.additive import AdditiveFit, Interval, more
-from joulelab.core.comparison import best_set
+from joulelab.core.comparison import best_set, over_best
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
@@ -53,7 +53,9 @@ class Served:
     name: str
     point: OperatingPoint
     own: OperatingPoint
-    regret: Interval  # cost at point over that at own, less 1, with its confidence interval
+    # Cost at point over the least, less 1, with its confidence interval: at own it is 0, by luck or
+    # not, and may be as much as the interval says.
+    regret: Interval
     # Cost at point over that at the driver's own point, less 1; None if that point was not
     # measured.
     change: Interval | None
@@ -170,7 +172,7 @@ def _served(application: Application, points: Sequence[str], level: float) -> Se
         name=application.name,
         point=application.points[point],
         own=application.points[own],
-        regret=more(fit.ratio(point, own, level=level)),
+        regret=more(over_best(fit, point, level=level)),
         change=change,
     )
 

@@ -72,6 +72,8 @@ class PhaseResult(compared.Phase[SweepRow]):
     # Whether nothing tells how the measurements scatter: there is no set, and intervals have no
     # end.
     is_open: bool
+    # Whether a board's factor changes evenly along the clocks, apart from that at the default.
+    is_along_lines: bool = False
     is_smoothed: bool = False  # whether scatter is that of clocks about a curve, not of repeats
     temperature: TemperatureEffect | None = None  # what put energies to one temperature
 
@@ -216,6 +218,7 @@ def _phase(
         source=counted[0].windows[0].source if counted else "",
         is_replayed=any(m.recording for m in counted),
         is_open=is_open,
+        is_along_lines=fits is not None and fits[objective].is_along_lines,
         is_smoothed=fits is not None and fits[objective].is_smoothed,
         temperature=effect,
     )

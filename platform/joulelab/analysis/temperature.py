@@ -13,9 +13,11 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.core.additive import AdditiveFit, fit_additive
+from joulelab.analysis.power_cap import is_held
+from joulelab.core.additive import AdditiveFit
+from joulelab.core.interaction import fit_on_boards
+from joulelab.core.lines import Lines
 from joulelab.core.measurement import Measurement
-from joulelab.core.validity import MAX_THROTTLE_SHARE
 from joulelab.errors import ConfigError
 
 Array = NDArray[np.float64]
@@ -52,14 +54,17 @@ class TemperatureEffect:
         """Return logarithms of energies as they would be at the reference temperature."""
         return logarithms + np.log1p(self.power_per_k_w * _shifts(measurements, self.reference_c))
 
-    def errors(self, labels: Sequence[str], measurements: Sequence[Measurement]) -> Array:
+    def errors(
+        self, labels: Sequence[str], measurements: Sequence[Measurement], lines: Lines
+    ) -> Array:
         """Return the standard error of each label's logarithm of energy by the slope's.
 
-        All labels share it: of two that move alike, the ratio has none. Shape ``(k,)``.
+        All labels share it: of two that move alike, the ratio has none. ``lines`` are those that
+        energies are fitted along. Shape ``(k,)``.
         """
         by_slope = self.u_power_per_k_w * _shifts(measurements, self.reference_c)
         boards = [m.device.uuid for m in measurements]
-        return fit_additive(labels, boards, by_slope.tolist(), [0.0] * len(labels)).estimate
+        return fit_on_boards(labels, boards, by_slope.tolist(), [0.0] * len(labels), lines).estimate
 
 
 def with_shared_errors(fit: AdditiveFit, errors: Array) -> AdditiveFit:
@@ -83,7 +88,7 @@ def temperature_effect(
             f"A reference temperature needs the temperature of every measurement; {unread} of "
             f"{len(measurements)} have none."
         )
-    free = [(m, label) for m, label in zip(measurements, labels, strict=True) if not _is_held(m)]
+    free = [(m, label) for m, label in zip(measurements, labels, strict=True) if not is_held(m)]
     slope, u, dof = power_per_kelvin(
         [_power_w(m) for m, _ in free],
         [_temperature_c(m) or 0.0 for m, _ in free],
@@ -147,14 +152,10 @@ def _shifts(measurements: Sequence[Measurement], reference_c: float) -> Array:
     """Return by how much each energy changes, relative, for a slope of 1 W/K; shape ``(n,)``."""
     return np.array(
         [
-            0.0 if _is_held(m) else (reference_c - (_temperature_c(m) or 0.0)) / _power_w(m)
+            0.0 if is_held(m) else (reference_c - (_temperature_c(m) or 0.0)) / _power_w(m)
             for m in measurements
         ]
     )
-
-
-def _is_held(measurement: Measurement) -> bool:
-    return (measurement.observed.power_cap_share or 0.0) > MAX_THROTTLE_SHARE
 
 
 def _power_w(measurement: Measurement) -> float:

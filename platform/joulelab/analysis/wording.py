@@ -19,6 +19,10 @@ FEW_BOARDS = (
     "measured on one board each, by which boards differ does not show: there are no intervals; "
     "take two repeats or more"
 )
+UNREPEATED = (
+    "nothing was repeated: uncertainties and intervals hold what readings state, not how repeats "
+    "scatter; take two repeats or more"
+)
 
 
 def boards_words(boards: Sequence[DeviceIdentity]) -> str:
@@ -89,6 +93,8 @@ def scatter_words(phase: PhaseResult) -> list[str]:
         return [replay_words(phase.rows, is_open=phase.is_open)]
     if phase.is_open:
         return [FEW_BOARDS]
+    if phase.dof == 0 and phase.measured:
+        return [UNREPEATED]
     curve = "few points share a board with another: scatter is that of clocks about a smooth curve"
     return [curve] if phase.is_smoothed else []
 

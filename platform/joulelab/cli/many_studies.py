@@ -100,8 +100,7 @@ def policy_table(policy: Policy, objective: str) -> Table:
         Column("application", overflow="fold"),
         *(Column(head, justify="right") for head in heads),
         caption=f"{aim} above: over that at the best point of the application's own sweep, with "
-        "its 95 % interval. The best of noisy readings is a little too low, so this is a little "
-        "too high.",
+        "its 95 % interval, which holds that the best of noisy readings is a little too low.",
         pad_edge=True,
     )
     for each in policy.served:

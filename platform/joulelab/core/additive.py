@@ -72,6 +72,8 @@ class AdditiveFit:
     residual_sd: float | None  # standard deviation of the residuals; None where dof is 0
     # Whether nothing tells how the estimates scatter, so that intervals have no end.
     is_open: bool = False
+    # Whether boards' factors change along lines, apart from those of the rest.
+    is_along_lines: bool = False
     is_smoothed: bool = False  # whether the scatter is that of estimates about smooth curves
 
     def value(self, configuration: str) -> float:

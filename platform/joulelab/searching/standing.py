@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.additive import AdditiveFit, Interval, fit_additive
-from joulelab.core.comparison import best_set, lines_of, scatter_of, with_scatter
+from joulelab.core.comparison import best_set
 from joulelab.core.configuration import Configuration
+from joulelab.core.lines import lines_of, scatter_of, with_scatter
 from joulelab.searching.base import (
     BOARD_ENERGY_SD,
     BOARD_TIME_SD,

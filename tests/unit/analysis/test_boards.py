@@ -1,5 +1,6 @@
 """Sweeps over boards that the power cap holds at clocks of their own."""
 
+from dataclasses import replace
 from itertools import cycle
 from random import Random
 
@@ -7,9 +8,10 @@ import pytest
 from synthetic_results import measurement, time_s
 
 from joulelab.analysis.methods import methods_paragraph
+from joulelab.analysis.power_cap import BEYOND
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_report import sweep_listing
-from joulelab.analysis.wording import FEW_BOARDS, sentence
+from joulelab.analysis.wording import FEW_BOARDS, UNREPEATED, sentence
 
 CLOCKS_MHZ = tuple(range(600, 1951, 75))
 CAPPED = (0.96, 1.05, 0.98, 1.01)  # time at the default, over that of the average board
@@ -59,3 +61,37 @@ def test_too_few_clocks_for_a_curve_have_no_intervals_and_the_reason():
     assert (phase.members, phase.recommended, phase.dof) == ((), None, 0)
     assert FEW_BOARDS in sweep_listing(phase).legend
     assert "do not show by how much boards differ; take two repeats or more." in sentence(phase)
+
+
+def test_a_clock_that_the_cap_takes_from_other_boards_is_not_compared():
+    """A clock that the best of four boards alone could hold was recommended for all of them."""
+    rows = swept()
+    held = [
+        replace(m, observed=replace(m.observed, sm_clock_mhz=1500.0 + 75 * i, power_cap_share=1.0))
+        for i, m in enumerate(rows[:4])
+    ]
+
+    phase = phase_of(held + rows[5:])
+
+    beyond = {e.label for e in phase.exclusions}
+    assert {"1575MHz", "1800MHz", "1950MHz"} & beyond
+    assert not {"1500MHz", "900MHz"} & beyond
+    assert {e.why for e in phase.exclusions} == {BEYOND}
+    assert f"not compared: {BEYOND}" in sweep_listing(phase).legend
+    assert "stand apart" in methods_paragraph(phase, rows, {})
+
+
+def test_one_board_may_hold_above_its_default_what_it_held_validly():
+    (default, clock) = measurement(None), measurement(1950, minute=1)
+    held = replace(default.observed, sm_clock_mhz=1500.0, power_cap_share=1.0)
+
+    phase = phase_of([replace(default, observed=held), clock])
+
+    assert not phase.exclusions
+
+
+def test_a_sweep_in_which_nothing_was_repeated_says_so():
+    once = phase_of([measurement(None), measurement(1200, minute=1)])
+
+    assert UNREPEATED in sweep_listing(once).legend
+    assert UNREPEATED not in sweep_listing(phase_of(swept())).legend

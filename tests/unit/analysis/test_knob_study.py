@@ -24,7 +24,7 @@ from joulelab.analysis.knob_wording import (
     winners,
 )
 from joulelab.analysis.labels import apart
-from joulelab.analysis.wording import FEW_BOARDS
+from joulelab.analysis.wording import FEW_BOARDS, UNREPEATED
 from joulelab.cli.main import main
 from joulelab.core.measurement import Finding
 from joulelab.core.quality import Quality
@@ -216,6 +216,20 @@ def test_combinations_that_share_no_second_board_have_ratios_without_an_end():
     assert FEW_BOARDS in listing.legend
     cells = [column.cell(listing.line(phase.rows[1]).found) for column in listing.quantities([])]
     assert "2.7273" in cells
+
+
+def test_a_table_of_single_measurements_says_that_nothing_was_repeated():
+    """Its 95 % intervals hold what readings state, less than repeats scatter; it said nothing."""
+    grid = knob_grid("llama", {}, axes(batch=(1, 2)))
+    once = [measured(case.configuration, 2.0, 1.0) for case in grid.cases]
+    twice = [
+        measured(case.configuration, 2.0 + r, 1.0, repeat=r) for case in grid.cases for r in (0, 1)
+    ]
+
+    [alone], [repeated] = (analyse_knobs(rows, grid).phases for rows in (once, twice))
+
+    assert UNREPEATED in knob_listing(alone).legend
+    assert UNREPEATED not in knob_listing(repeated).legend
 
 
 def quality(retention):

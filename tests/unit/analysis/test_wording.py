@@ -47,7 +47,7 @@ def test_software_is_named_by_version_and_commit():
 
 
 def test_a_clear_saving_is_recommended_with_its_price():
-    result = analyse_sweep(sweep(CLOCKS_MHZ, noise=0.002))
+    result = analyse_sweep(sweep(CLOCKS_MHZ, noise=0.01))
 
     said = sentence(result)
 

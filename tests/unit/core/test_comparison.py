@@ -9,8 +9,9 @@ from hypothesis.extra.numpy import arrays
 from synthetic_results import DEFAULT_MHZ, energy_j, time_s, visits
 
 from joulelab import OperatingPoint
-from joulelab.core.additive import fit_additive
-from joulelab.core.comparison import best_set, dunnett_quantile, non_dominated, roughness
+from joulelab.core.additive import Interval, fit_additive
+from joulelab.core.comparison import best_set, dunnett_quantile, non_dominated, over_best
+from joulelab.core.lines import roughness
 from joulelab.core.statistics import student_quantile
 from joulelab.errors import ConfigError
 
@@ -220,3 +221,28 @@ def test_points_on_the_front_do_not_beat_each_other(costs):
 def test_points_that_cannot_be_compared_are_refused(costs):
     with pytest.raises(ConfigError, match="costs must be finite"):
         non_dominated(costs)
+
+
+def test_what_is_lost_against_the_best_holds_the_luck_that_made_it_the_best():
+    """Regrets over the lowest estimate held the truth in 86 % of 95 % intervals, or were 0 +- 0."""
+    held, naive, x = [], [], np.linspace(-1, 1, 15)
+    names = [str(i) for i in range(len(x))]
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        y = np.repeat(0.02 * x**2, 3) + rng.normal(0, 0.02, 3 * len(x))
+        found = fit_additive(
+            np.repeat(names, 3).tolist(), ["x"] * len(y), y.tolist(), [0.0] * len(y)
+        )
+        lowest, truth = names[int(np.argmin(found.estimate))], np.exp(0.02 * x[9] ** 2)
+        held.append(not over_best(found, "9").excludes(truth))
+        naive.append(not found.ratio("9", lowest).excludes(truth))
+        assert over_best(found, "9").low >= 1.0
+        assert over_best(found, lowest).value == 1.0 < over_best(found, lowest).high
+
+    assert np.mean(held) >= 0.95 > np.mean(naive)
+
+
+def test_nothing_is_lost_against_the_best_where_there_is_no_other():
+    alone = fit_additive(["a", "a"], ["x", "x"], [1.0, 1.1], [0.0, 0.0])
+
+    assert over_best(alone, "a") == Interval(value=1.0, low=1.0, high=1.0)
