@@ -115,9 +115,7 @@ class Session:
         """Attribute the program, or one phase or all of a variant of it."""
         phase = "" if variant is None else variant.phase
         started_s = self._device.clock.now_s()
-        self._require_kernels(configuration)
-        if method == "classes":
-            self._require_prices(configuration)
+        self._check(configuration, method)
         try:
             records = self._bench.measure(trial_of(configuration))
             measured = _by_phase(records, phase)
@@ -156,6 +154,12 @@ class Session:
             notes=(*notes, *replays.refused()),
         )
 
+    def _check(self, configuration: Configuration, method: Asked) -> None:
+        """Refuse what cannot be answered, before minutes of measuring."""
+        self._require_kernels(configuration)
+        if method == "classes":
+            self._require_prices(configuration)
+
     def _require_kernels(self, configuration: Configuration) -> None:
         """Refuse what has no calls to attribute to: a recording, or a compiled program."""
         if dict(configuration.knobs).get("compile"):
@@ -180,7 +184,7 @@ class Session:
             )
 
     def _require_prices(self, configuration: Configuration) -> None:
-        """Refuse what the estimator cannot price, before minutes of measuring."""
+        """Refuse what the estimator cannot price."""
         instead = "--method classes prices kernels by the estimator; take --method replay"
         if self._spec is None:
             name = self._device.identity().name
