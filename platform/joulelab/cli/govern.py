@@ -243,7 +243,8 @@ def lines(outcome: GovernorReport) -> list[str]:
     """Return what the numbers mean, a sentence or two each."""
     found = []
     if outcome.observing_only:
-        found.append(f"Nothing is set, or nothing more: {outcome.observing_only}")
+        ended = "Clocks were set no more" if outcome.num_changes else "Nothing was set"
+        found.append(f"{ended}: {outcome.observing_only}")
     if outcome.comparison is None:
         found.append(f"What was saved is not known: {outcome.reason}")
     else:
