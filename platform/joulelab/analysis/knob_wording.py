@@ -14,6 +14,8 @@ from joulelab.core.number_format import BITS
 from joulelab.core.statistics import line_slope
 
 Measured = tuple[KnobRow, Figures]
+_LEAST_SIZES = 3
+"""Through two sizes goes any power, which says nothing of a third."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +99,11 @@ def conclude_sizes(phase: KnobPhase) -> str:
         least, most = min(curve, key=energy_j)[0], max(curve, key=energy_j)[0]
         ratio = phase.energy_ratio(most, least)
         times = f"{_times(ratio)} times the energy of {least.x}"
-        if not axis.is_number:
+        if not axis.is_number or len(curve) < _LEAST_SIZES:
             return f"{most.x} takes {times}"
         sizes = [log(axis.place(row.x)) for row, _ in curve]
         slope = line_slope(sizes, [log(f.energy_per_unit_j) for _, f in curve])
-        return (
-            f"{most.x} takes {times}; energy grows with the power {slope:.2f} of the {axis.title}"
-        )
+        return f"{most.x} takes {times}; energy goes with the power {slope:.2f} of the {axis.title}"
 
     return _of_curves(phase, power)
 

@@ -179,15 +179,19 @@ def test_the_sentence_on_batches_gives_growth_and_where_it_ends():
 
 
 def test_the_sentence_on_sizes_gives_the_power_law():
-    axis = Axis(knob="model", values=("tiny", "tinyllama"), title="parameters", places=(1e6, 1e9))
+    names, places = ("tiny", "tinyllama", "llama-2-7b"), (1e6, 1e9, 1e10)
+    costs = {name: (place / 1e6) ** 0.5 for name, place in zip(names, places, strict=True)}
 
-    said = sentence(
-        study(knob_grid("llama", {}, [axis]), lambda m: (1.0 if m == "tiny" else 31.6227766, 1.0)),
-        conclude_sizes,
-    )
+    def said(num: int) -> str:
+        axis = Axis(knob="model", values=names[:num], title="parameters", places=places[:num])
+        return sentence(
+            study(knob_grid("llama", {}, [axis]), lambda m: (costs[m], 1.0)), conclude_sizes
+        )
 
-    assert "grows with the power 0.50 of the parameters" in said
-    assert said.startswith("tinyllama takes 31.6")
+    assert "goes with the power 0.50 of the parameters" in said(3)
+    assert said(3).startswith("llama-2-7b takes 100")
+    assert said(2).startswith("tinyllama takes 31.6")
+    assert "power" not in said(2)  # which was told of two, -1.51 where the smaller one took more
 
 
 def test_the_sentence_on_lengths_gives_the_change_of_energy_and_time():
