@@ -21,8 +21,8 @@ def throttling(monkeypatch):
     """The board is too hot while the first four kernels are replayed."""
     measured = Replayer._measured
 
-    def hot(self, settings, point):
-        found = measured(self, settings, point)
+    def hot(self, settings, point, most):
+        found = measured(self, settings, point, most)
         return found | {name: throttled(found[name]) for name in list(found)[:4]}
 
     monkeypatch.setattr(Replayer, "_measured", hot)

@@ -91,7 +91,7 @@ def test_what_trials_took_adds_up_to_what_the_search_did(search):
 
 
 def test_a_search_that_goes_on_has_front_and_course_of_what_is_there(under_way):
-    folder = under_way(5)
+    folder = under_way(3)
 
     with StudyLock(folder):
         page = text_of(folder)
@@ -100,7 +100,7 @@ def test_a_search_that_goes_on_has_front_and_course_of_what_is_there(under_way):
     assert "The search goes on, and may find better." in page
     assert "holds for what was measured so far" in page
     assert page.count("<svg") >= 2
-    assert "5 of " in page  # trials of configurations
+    assert "3 of " in page  # trials of configurations
 
 
 def test_before_the_baseline_the_page_says_what_is_missing(under_way):
