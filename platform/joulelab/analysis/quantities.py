@@ -66,7 +66,9 @@ def quantity(value: float, unit: str, *, digits: int = 4) -> str:
     if not isfinite(value) or value == 0:
         return f"{value:g} {unit}"
     rounded = float(f"{value:.{digits}g}")  # 999.96 is 1 k in four digits
-    exponent = max(_exponent(abs(rounded)), 0 if unit == "B" else -99)
+    exponent = _exponent(abs(rounded))
+    if unit == "B":
+        exponent = max(0, exponent)
     scaled = rounded / 10.0**exponent
     decimals = max(0, digits - 1 - floor(log10(abs(scaled)))) if abs(scaled) < 10**digits else 0
     text = f"{scaled:.{decimals}f}"

@@ -95,7 +95,7 @@ def _summary(result: SearchResult) -> list[tuple[str, float]]:
     found, space = result.answer, result.problem.space
     best, fastest = (_axis_numbers(space, c.configuration) for c in (found.best, found.fastest))
     counts = {
-        "num_in_set": len(found.standing.members) - len(found.doubtful),
+        "num_in_set": len(found.alike),
         "num_unmeasured": len(found.unmeasured),
         "num_trials": len(result.steps),
     }

@@ -144,7 +144,7 @@ def _rows(evidence: Evidence, answer: Answer) -> tuple[SearchRow, ...]:
             is_feasible=each in found and evidence.judgement(each).is_feasible,
             is_baseline=each == space.baseline,
             is_best=each == answer.standing.best,
-            in_set=each in answer.standing.members and each not in answer.doubtful,
+            in_set=each in answer.alike,
             on_front=each in front,
             is_knee=each == answer.knee.configuration,
         )

@@ -46,7 +46,12 @@ def slowed_share(look_s: float, look: Callable[[], float] | None = None) -> floa
     until_s, paces_s = time.perf_counter() + look_s, [look()]
     while time.perf_counter() < until_s:
         paces_s.append(look())
-    limit_s = undisturbed_s(paces_s)
+    return _share_slowed(paces_s, paces_s)
+
+
+def _share_slowed(paces_s: Sequence[float], seen_s: Sequence[float]) -> float:
+    """Return the share of ``paces_s`` that others slowed, by the fastest of all that were seen."""
+    limit_s = undisturbed_s(seen_s)
     return sum(pace_s > limit_s for pace_s in paces_s) / len(paces_s)
 
 
@@ -91,8 +96,7 @@ class HostPace:
         inside_s = [pace_s for at_s, pace_s in self._seen if start_s <= at_s <= stop_s]
         if len(inside_s) < _LEAST_LOOKS:
             return None
-        limit_s = undisturbed_s([pace_s for _, pace_s in self._seen])
-        return sum(pace_s > limit_s for pace_s in inside_s) / len(inside_s)
+        return _share_slowed(inside_s, [pace_s for _, pace_s in self._seen])
 
 
 def _look() -> float:

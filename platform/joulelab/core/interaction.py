@@ -27,8 +27,11 @@ _LEAST_SHARE = 0.25
 _LEAST_DOF, _LEAST_DOF_EVENLY = 3, 8
 """That have to be left where a board has one factor along lines, and one that changes evenly."""
 _LEAST_PLACES = 3
+"""Of a line, one of them between two neighbours."""
 _PROBABILITY = 0.975
+"""At which quantiles of Student's t are compared: the upper end of 95 % intervals."""
 _ROUNDING = 1e-6
+"""By which degrees of freedom that are whole may fall short, computed in floating point."""
 
 
 def fit_on_boards(

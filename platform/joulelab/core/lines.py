@@ -39,20 +39,25 @@ def roughness(curves: Iterable[tuple[Array, Array]]) -> Roughness | None:
     Returns:
         ``None`` where the curves have fewer than six observations between two others.
     """
-    squared = np.concatenate([np.empty(0), *(_squared(x, y) for x, y in curves)])
+    squared = np.concatenate([np.empty(0), *((_differences(x) @ y) ** 2 for x, y in curves)])
     if squared.size < LEAST_TRIPLES:
         return None
     dof = int(DOF_PER_TRIPLE * squared.size)
     return Roughness(variance=float(squared.mean()), dof=dof)
 
 
-def _squared(x: Array, y: Array) -> Array:
-    """Squared distances from the neighbours' line, of the variance of one observation each."""
-    order = np.argsort(x)
-    x, y = x[order], y[order]
-    before = (x[2:] - x[1:-1]) / (x[2:] - x[:-2])
-    miss = before * y[:-2] + (1 - before) * y[2:] - y[1:-1]
-    return np.asarray(miss**2 / (before**2 + (1 - before) ** 2 + 1))
+def _differences(at: Array) -> Array:
+    """Return what makes differences from the line through both neighbours, of unit variance.
+
+    ``at`` are places in any order, shape ``(n,)``; the result has shape ``(n - 2, n)``.
+    """
+    order = np.argsort(at)
+    low, middle, high = order[:-2], order[1:-1], order[2:]
+    before = (at[high] - at[middle]) / (at[high] - at[low])
+    unit = np.sqrt(before**2 + (1 - before) ** 2 + 1)
+    rows, each = np.zeros((len(middle), len(at))), np.arange(len(middle))
+    rows[each, low], rows[each, middle], rows[each, high] = before, -1.0, 1 - before
+    return np.asarray(rows / unit[:, None])
 
 
 Lines = Sequence[Sequence[tuple[str, float]]]
@@ -76,20 +81,14 @@ def lines_of(configurations: Mapping[str, Configuration]) -> Lines:
 
 
 def neighbour_differences(lines: Lines, names: Sequence[str]) -> Array:
-    """Return what makes differences from the line through both neighbours, of unit variance.
-
-    Shape ``(m, len(names))``, a row for each name that has a neighbour on both sides.
-    """
-    rows = []
+    """Return differences as above of all lines, of what has ``names``; ``(m, len(names))``."""
+    found = [np.empty((0, len(names)))]
     for line in lines:
-        placed = sorted((at, names.index(name)) for name, at in line)
-        for (low, one), (middle, own), (high, other) in zip(
-            placed[:-2], placed[1:-1], placed[2:], strict=True
-        ):
-            row, before = np.zeros(len(names)), (high - middle) / (high - low)
-            row[[one, own, other]] = before, -1.0, 1.0 - before
-            rows.append(row / sqrt(before**2 + (1.0 - before) ** 2 + 1.0))
-    return np.array(rows).reshape(-1, len(names))
+        own = _differences(np.array([at for _, at in line]))
+        placed = np.zeros((len(own), len(names)))
+        placed[:, [names.index(name) for name, _ in line]] = own
+        found.append(placed)
+    return np.vstack(found)
 
 
 def scatter_of(fit: AdditiveFit, lines: Lines) -> Roughness | None:

@@ -149,10 +149,12 @@ def _host_range(question: Question, tracer: Tracer, combination: Combination) ->
     known = None if question.known_host is None else find_host(question.known_host)
     if known is None:
         hosts, faster, slower = (HOSTS[FASTEST], HOSTS[SLOWEST]), _FASTER, _SLOWER
+    elif known.disturbed is None:
+        return None
     else:
         hosts, faster, slower = (known, slowed(known)), 1.0, 1.0
     ends = [on_host(combination.processor, host) for host in hosts]
-    if ends[0] is ends[1] or (known is not None and known.disturbed is None):
+    if ends[0] is combination.processor:
         return None
     found = predict.totals(
         tracer.of(combination),

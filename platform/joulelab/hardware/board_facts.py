@@ -163,6 +163,4 @@ def host_figures(path: Path) -> tuple[Mapping[str, Any], Mapping[str, Figure]]:
         for name, value in known.items()
         if name in (_PYTHON, DISTURBED_SHARE) or name.startswith(_OPERATORS)
     }
-    others = {"disturbed_share": known.get(DISTURBED_SHARE)}
-    python = {"module_s": known[_PYTHON]}
-    return {"operator_s": operator_s, "python": python, "others": others}, figures
+    return {"operator_s": operator_s, "python": {"module_s": known[_PYTHON]}}, figures

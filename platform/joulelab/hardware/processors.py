@@ -39,7 +39,6 @@ TYPICAL = "typical"
 FASTEST, SLOWEST = "fast", "slow"
 """Between which hosts the answer for an unknown one is."""
 
-_OTHERS = DISTURBED_SHARE.partition(".")[0]
 _OWN_HOST = ("jetson_orin_agx", "jetson_orin_nano", "jetson_thor")
 """GPUs whose host is part of the module, and of their figures."""
 
@@ -58,9 +57,15 @@ class Host:
     operator_s: Mapping[str, float]
     module_s: float  # time of one call of a module that does nothing
     figures: Mapping[str, Figure]  # every figure with its source
-    # Share of the time in which others slowed its cores, of which the rest says nothing; None of a
-    # host that was not measured so.
-    disturbed: float | None = None
+
+    @property
+    def disturbed(self) -> float | None:
+        """Share of the time in which others slowed its cores, of which the rest says nothing.
+
+        ``None`` of a host that was not measured so.
+        """
+        figure = self.figures.get(DISTURBED_SHARE)
+        return None if figure is None else figure.value
 
 
 def on_host(processor: Processor, host: Host) -> Processor:
@@ -125,7 +130,6 @@ def _host(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) ->
         operator_s=values["operator_s"],
         module_s=values["python"]["module_s"],
         figures=figures,
-        disturbed=values.get(_OTHERS, {}).get("disturbed_share"),
     )
 
 

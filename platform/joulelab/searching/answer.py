@@ -122,6 +122,11 @@ class Answer:
     # Bounds that the best misses, because nothing that was measured keeps to them.
     missed: tuple[Miss, ...] = ()
 
+    @property
+    def alike(self) -> tuple[Configuration, ...]:
+        """The best, and those that are statistically indistinguishable from it."""
+        return tuple(each for each in self.standing.members if each not in self.doubtful)
+
 
 def answer(evidence: Evidence, *, spent_j: float) -> Answer:
     """Return what the evidence comes to; ``spent_j`` is of all trials, also of those that failed.

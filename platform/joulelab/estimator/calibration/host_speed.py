@@ -77,7 +77,6 @@ def _host(name: str, speed: HostSpeed, call_s: Mapping[str, float], figure: Figu
         operator_s=found,
         module_s=speed.call_s["module"],
         figures={key: replace(figure, value=value) for key, value in values.items()},
-        disturbed=speed.disturbed,
     )
 
 

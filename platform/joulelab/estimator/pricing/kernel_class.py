@@ -12,7 +12,7 @@ from joulelab.tracing.precision import element_b, is_depthwise
 from joulelab.tracing.program import MatrixShape, Operator
 
 BATCHED_PRODUCT = "batched_product"
-BATCHED_PRODUCTS = (BATCHED_PRODUCT, f"uneven_{BATCHED_PRODUCT}")
+UNEVEN_BATCHED_PRODUCT = "uneven_batched_product"
 CHANNELS_LAST = "channels_last_convolution"
 CONVOLUTION = "convolution"
 FIRST_CHANNELS_LAST = "first_channels_last"
@@ -49,7 +49,7 @@ _LIKE = {
     PIXEL_CONVOLUTION: CONVOLUTION,
     "strided_concatenation": "concatenation",
     "strided_pointwise": "pointwise",
-    BATCHED_PRODUCTS[1]: BATCHED_PRODUCT,
+    UNEVEN_BATCHED_PRODUCT: BATCHED_PRODUCT,
     PLAIN_GROUPS: "grouped_convolution",
     WIDE_GROUPS: "grouped_convolution",
 }
@@ -162,7 +162,7 @@ def _product(operator: Operator) -> str:
         return RECURRENT
     if "bmm" not in operator.name:
         return PRODUCT
-    return BATCHED_PRODUCTS[not is_aligned(operator)]
+    return BATCHED_PRODUCT if is_aligned(operator) else UNEVEN_BATCHED_PRODUCT
 
 
 def _copy(operator: Operator) -> str:

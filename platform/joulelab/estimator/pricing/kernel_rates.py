@@ -7,7 +7,7 @@ import numpy as np
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import STEP_S
 from joulelab.estimator.pricing.kernel_class import (
-    BATCHED_PRODUCTS,
+    BATCHED_PRODUCT,
     CHANNELS_LAST,
     CONVOLUTION,
     FIRST_CHANNELS_LAST,
@@ -181,7 +181,7 @@ def efficiency(table: WorkTable, row: int, processor: Processor) -> float:
     timing = processor.timing  # has classes where kernels were measured within networks
     if found == PRODUCT and PRODUCT in timing.least_s:
         return reached * _product_share(table, row)
-    if found in BATCHED_PRODUCTS and PRODUCT in timing.least_s:
+    if BATCHED_PRODUCT in classes_like(found) and PRODUCT in timing.least_s:
         return _batched_rate(table, row, reached, processor)
     is_known = found in timing.kind_efficiency
     return reached * _reduced_share(table, row, processor) if is_known else reached
