@@ -19,6 +19,7 @@ from joulelab_actors.laboratory import Laboratory
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 STUDIES = ("precision_study", "batch_scaling", "length_scaling", "diffusion_study", "model_size")
+SIZES = ("tiny", "tinyllama", "llama-3.2-1b")
 TINY = LlamaSettings(model="tiny", prompt_tokens=16, new_tokens=4)
 
 
@@ -107,13 +108,14 @@ def test_models_are_compared_by_their_parameters(run):
         "model_size",
         "ModelSize",
         workload=TINY,
-        models=("tiny", "tinyllama"),
+        models=SIZES,
         batches=(1,),
     )
 
     assert code == 0
-    assert [row["model"] for row in rows] == 2 * ["tiny", "tinyllama"]
-    assert "of the parameters" in answer.note
+    assert [row["model"] for row in rows] == 2 * list(SIZES)
+    assert "energy goes with the power " in answer.note
+    assert " of the parameters." in answer.note
 
 
 @pytest.mark.parametrize("script", [*STUDIES, "dvfs_sweep"])
