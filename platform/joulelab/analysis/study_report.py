@@ -1,5 +1,6 @@
 """A study's report, whatever its kind: printed, tabulated, drawn, and as one HTML file."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from joulelab.analysis.measurement_lines import NOT_HARDWARE, board_words
 from joulelab.analysis.page import render
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.style import save_figure, save_png_and_svg, themed_svg
-from joulelab.analysis.table import Frame, fitting
+from joulelab.analysis.table import Frame, fitting, latex
 from joulelab.analysis.wording import constraint_words
 from joulelab.core.measurement import Measurement
 from joulelab.core.steadiness import Drift
@@ -143,12 +144,23 @@ class StudyReport:
         }
         return render(template, **shown | values)
 
-    def write_panels(self, folder: Path) -> tuple[Path, ...]:
-        """Write every panel for papers as PDF into ``folder`` and return their paths."""
-        paths = {folder / f"{stem}.pdf": draw for stem, draw in self.panels.items()}
-        for path, draw in paths.items():
+    def write_for_papers(self, folder: Path, *, max_rows: int | None = 20) -> tuple[Path, ...]:
+        """Write panels as PDF and tables for LaTeX into ``folder`` and return their paths.
+
+        Tables have ``max_rows`` at most, those that tell the story.
+        """
+        panels = {folder / f"{stem}.pdf": draw for stem, draw in self.panels.items()}
+        for path, draw in panels.items():
             save_figure(draw(), path)
-        return tuple(paths)
+        wide = Console(width=1000)
+        tables = {
+            f"{each.name} on {each.device}": each.listing.fitting(wide, max_rows=max_rows)
+            for each in self.sections
+        } | {each.name: each.lay(()) for each in self.closings}
+        written = {folder / f"table-{_slug(name)}.tex": name for name in tables}
+        for path, name in written.items():
+            write_whole(path, f"% {name}\n{latex(tables[name])}")
+        return (*panels, *written)
 
     def print(
         self, folder: Path, *, max_rows: int | None = 20, console: Console | None = None
@@ -193,6 +205,10 @@ def nothing_to_report(
         measurements=measurements,
         header=header,
     )
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"\W+", "-", name.lower()).strip("-")
 
 
 def _drawn(draw: Draw | None, prefix: str) -> Markup | None:

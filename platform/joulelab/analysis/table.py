@@ -1,6 +1,7 @@
 """Results as lines of text, laid out for a terminal or a page, and as CSV in SI units."""
 
 import csv
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -125,13 +126,33 @@ def plain_cells(table: Table) -> tuple[list[str], list[list[str]]]:
     return heads, [list(row) for row in zip(*columns, strict=True)]
 
 
+def _one_line_cells(table: Table) -> tuple[list[str], list[list[str]]]:
+    heads, rows = plain_cells(table)
+    heads, *rows = [[" ".join(cell.split()) for cell in line] for line in (heads, *rows)]
+    return heads, rows
+
+
 def markdown(table: Table) -> str:
     """Write ``table`` in Markdown, below its title if it has one."""
-    heads, rows = plain_cells(table)
+    heads, rows = _one_line_cells(table)
     title = f"\n## {plain(table.title)}\n" if table.title else ""
-    cells = [[" ".join(cell.split()) for cell in line] for line in (heads, *rows)]
-    cells.insert(1, ["---"] * len(heads))
-    return "\n".join([title, *(f"| {' | '.join(line)} |" for line in cells), ""])
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join([title, *(f"| {' | '.join(line)} |" for line in lines), ""])
+
+
+def latex(table: Table) -> str:
+    """Write ``table`` as a tabular of LaTeX's package booktabs, its caption as comments above."""
+    import pandas as pd
+
+    heads, rows = _one_line_cells(table)
+    aligned = "".join("r" if each.justify == "right" else "l" for each in table.columns)
+    tabular = pd.DataFrame(rows, columns=heads).to_latex(
+        index=False, escape=True, column_format=aligned
+    )
+    # In text these are other signs, and a star below the end of a line belongs to it.
+    signs = re.sub(r"[<>*]|(?<!\w)-(?=\d)", r"$\g<0>$", tabular)
+    notes = Text.from_markup(str(table.caption or "")).plain.splitlines()
+    return "".join([*(f"% {note}\n" for note in notes), signs])
 
 
 def plain(text: object) -> str:

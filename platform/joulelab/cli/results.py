@@ -100,7 +100,7 @@ class Report:
     results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
     max_rows: int = 20  # Rows of each table that is printed at most.
     # Write every panel as PDF without a head too, as wide as a column of a paper (3.5 inches;
-    # fronts and courses of searches as wide as two).
+    # fronts and courses of searches as wide as two), and every table for LaTeX (booktabs).
     paper: bool = False
     # Put energies of sweeps to this temperature of the GPU, in degrees Celsius, by how power and
     # temperature of repeats differ.

@@ -126,7 +126,7 @@ def report_anew(
     paper: bool = False,
     reference_temperature_c: float | None = None,
 ) -> tuple[Path, ...]:
-    """Write the files of a study again, print what it found, and return its panels for papers.
+    """Write the files of a study again, print what it found, and return its files for papers.
 
     Searches and studies of knobs leave a log when they end, or are interrupted; a sweep needs none.
     With a ``reference_temperature_c`` energies of a sweep are those at that temperature. Raises
@@ -143,7 +143,7 @@ def report_anew(
         report = found
     report.write(store)
     report.print(store.folder, max_rows=max_rows)
-    return report.write_panels(store.folder) if paper else ()
+    return report.write_for_papers(store.folder, max_rows=max_rows) if paper else ()
 
 
 def _found(store: ResultStore, reference_c: float | None) -> Found:

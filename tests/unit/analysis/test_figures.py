@@ -6,6 +6,7 @@ from itertools import combinations, pairwise
 
 import pytest
 from matplotlib.transforms import Bbox
+from rich.console import Console
 from synthetic_results import measurement, sweep
 
 from joulelab import EnergyWindow
@@ -17,6 +18,7 @@ from joulelab.analysis.plots import phase_figure
 from joulelab.analysis.style import COLUMN_IN, headline
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_report import sweep_report
+from joulelab.analysis.table import plain_cells
 
 CLOCKS_MHZ = tuple(range(300, 1951, 75))
 THROUGHPUTS = (17900, 31400, 33800, 34630, 34640, 34200, 35550, 34180)
@@ -206,9 +208,13 @@ def test_figures_for_papers_are_pdf_of_a_columns_width(result, crowded, tmp_path
         study=KnobStudy(grid=grid, about="batches", panels=("energy", "trade")), quality=()
     )
 
-    panels = sweep_report(result, sweep(CLOCKS_MHZ)).write_panels(tmp_path)
-    knobs = knob_report(crowded, log, [], header=None).write_panels(tmp_path)
+    *panels, table = sweep_report(result, sweep(CLOCKS_MHZ)).write_for_papers(tmp_path)
+    *knobs, knob_table = knob_report(crowded, log, [], header=None).write_for_papers(tmp_path)
 
+    assert [table.name, knob_table.name] == [
+        "table-llama-decode-on-simulated-invented-gpu.tex",
+        "table-llama-decode-on-simulated-invented-gpu.tex",
+    ]
     assert [path.name for path in panels] == [
         f"sweep-llama-decode-{name}.pdf" for name in ("energy", "time", "edp", "trade-off")
     ]
@@ -216,3 +222,20 @@ def test_figures_for_papers_are_pdf_of_a_columns_width(result, crowded, tmp_path
     for path in (*panels, *knobs):
         width, _ = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+)", path.read_bytes()).groups()
         assert float(width) == pytest.approx(72 * COLUMN_IN)
+
+
+def test_tables_for_papers_have_the_numbers_that_are_printed(result, tmp_path):
+    report = sweep_report(result, sweep(CLOCKS_MHZ))
+    (section,) = report.sections
+    heads, printed = plain_cells(section.listing.fitting(Console(width=1000), max_rows=4))
+
+    *_, path = report.write_for_papers(tmp_path, max_rows=4)
+
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("% llama decode on ")
+    tabular = lines[lines.index(r"\begin{tabular}{l" + (len(heads) - 1) * "r" + "}") :]
+    between = tabular[tabular.index(r"\midrule") + 1 : tabular.index(r"\bottomrule")]
+    rows = [line.removesuffix(r" \\").split(" & ") for line in between]
+    written = [[re.sub(r"\$(.)\$|\\(%)", r"\1\2", cell.strip()) for cell in row] for row in rows]
+    assert written == [[" ".join(cell.split()) for cell in row] for row in printed]
+    assert 1 < len(written) < len(CLOCKS_MHZ)
