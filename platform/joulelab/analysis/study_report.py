@@ -77,6 +77,11 @@ class Section:
         """The boards' product."""
         return board_words(self.found.boards[0])
 
+    @property
+    def on_device(self) -> str:
+        """On what it was measured, unless its name says it."""
+        return "" if self.device in self.name else f" on {self.device}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyReport:
@@ -154,7 +159,7 @@ class StudyReport:
             save_figure(draw(), path)
         wide = Console(width=1000)
         tables = {
-            f"{each.name} on {each.device}": each.listing.fitting(wide, max_rows=max_rows)
+            each.name + each.on_device: each.listing.fitting(wide, max_rows=max_rows)
             for each in self.sections
         } | {each.name: each.lay(()) for each in self.closings}
         written = {folder / f"table-{_slug(name)}.tex": name for name in tables}
@@ -181,8 +186,7 @@ class StudyReport:
             yield self.overview
             return
         for section in self.sections:
-            on = "" if section.device in section.name else f" on {section.device}"
-            yield f"\n[bold]{section.name}[/]{on}"
+            yield f"\n[bold]{section.name}[/]{section.on_device}"
             more = f"{self.table} has all"
             yield section.listing.fitting(console, max_rows=max_rows, more=more)
             yield from section.beside
@@ -208,7 +212,7 @@ def nothing_to_report(
 
 
 def _slug(name: str) -> str:
-    return re.sub(r"\W+", "-", name.lower()).strip("-")
+    return re.sub(r"\W+", "-", name).strip("-")
 
 
 def _drawn(draw: Draw | None, prefix: str) -> Markup | None:

@@ -212,8 +212,8 @@ def test_figures_for_papers_are_pdf_of_a_columns_width(result, crowded, tmp_path
     *knobs, knob_table = knob_report(crowded, log, [], header=None).write_for_papers(tmp_path)
 
     assert [table.name, knob_table.name] == [
-        "table-llama-decode-on-simulated-invented-gpu.tex",
-        "table-llama-decode-on-simulated-invented-gpu.tex",
+        "table-llama-decode-on-simulated-Invented-GPU.tex",
+        "table-llama-decode-on-simulated-Invented-GPU.tex",
     ]
     assert [path.name for path in panels] == [
         f"sweep-llama-decode-{name}.pdf" for name in ("energy", "time", "edp", "trade-off")
