@@ -375,6 +375,23 @@ def test_a_log_of_a_search_holds_all_that_it_was_asked(tmp_path):
     assert again.steps == result.steps
 
 
+def test_a_front_is_as_high_as_its_energies_are_uncertain(tmp_path):
+    """Of energies that differ by less than their bars, the axis was a tenth of a bar high."""
+    alike = []
+    for number in range(4):
+        m = measured(CLOCK, number, number, num_boards=1)
+        each_j = m.windows[0].work * 0.3 * (1 + 1e-5 * number)
+        windows = tuple(replace(w, energy_j=each_j, energy_u_j=each_j / 300) for w in m.windows)
+        alike.append(replace(m, windows=windows))
+    _, result = concluded(tmp_path, CLOCK, alike)
+
+    axes = front_figure(result).axes[0]
+
+    low, high = axes.get_ylim()
+    best = result.answer.best.figures
+    assert (high - low) / (high + low) > 2 * best.energy_u_j / best.energy_j
+
+
 def test_what_lies_around_the_choice_has_a_panel_though_one_lies_far_off(tmp_path):
     """A single slow configuration squeezed the whole front into a corner."""
     factors = (40, 1, 3, 4, 2000)  # the baseline, and the clocks
