@@ -228,9 +228,10 @@ def _quantities(result: SearchResult, rows: Sequence[SearchRow]) -> list[CostCol
     # of energy alone the cost would say what the saving says
     has_cost = objective.time_exponent or objective.quality_exponent
     left_out = [f"{objective.label} of"] * (not has_cost) + ["quality"] * (not result.has_quality)
+    bounds = {each.quantity: each for each in result.problem.constraints}
     return [
         *(CostColumn(*each) for each in quantities if each[0] not in left_out),
-        *_bounded_columns(result.problem.constraints, found),
+        *(_bounded_column(each, found) for each in bounds.values() if each.quantity in _BOUNDED),
     ]
 
 
@@ -244,19 +245,12 @@ _BOUNDED: dict[Quantity, tuple[str, str]] = {
 """Heads of what has a column where it is bounded; all else that can be has one anyway."""
 
 
-def _bounded_columns(
-    constraints: Sequence[Constraint], found: Sequence[Figures]
-) -> list[CostColumn[Measured]]:
-    return [
-        scaled(
-            *_BOUNDED[each.quantity],
-            lambda m, each=each: bounded(each, m[1].figures),
-            [bounded(each, figures) for figures in found],
-            has_u=any(bounded(each, figures)[1] for figures in found),
-        )
-        for each in {each.quantity: each for each in constraints}.values()
-        if each.quantity in _BOUNDED
-    ]
+def _bounded_column(bound: Constraint, found: Sequence[Figures]) -> CostColumn[Measured]:
+    values = [bounded(bound, figures) for figures in found]
+    name, unit = _BOUNDED[bound.quantity]
+    return scaled(
+        name, unit, lambda m: bounded(bound, m[1].figures), values, has_u=any(u for _, u in values)
+    )
 
 
 def _role(result: SearchResult, row: SearchRow) -> str:

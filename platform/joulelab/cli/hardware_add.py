@@ -10,7 +10,7 @@ import tyro
 
 from joulelab.cli.options import OneGpu
 from joulelab.cli.terminal import Printing
-from joulelab.core.device import Capabilities, DeviceAddress
+from joulelab.core.device import Capabilities, DeviceAddress, board_words
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS, GpuSpec
@@ -200,7 +200,7 @@ class Add(OneGpu, Printing):
             return {}
         facts = read_board_facts(self.calibration)
         spec = board_of(self.name, board_text(self.name, other.key, figures), path)
-        source = f"measured on a {facts.device.name} at {facts.host}, {facts.measured_at}"
+        source = f"measured on a {board_words(facts.device)} at {facts.host}, {facts.measured_at}"
         values = facts.figures(spec.memory_bandwidth_b_per_s)
         return stated(values, source=source, status="F", other=other)
 
