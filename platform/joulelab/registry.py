@@ -131,6 +131,12 @@ class Registry(Mapping[str, T], Generic[T]):
         if self._found is None:
             found = {} if self._group is None else _plugins_of(self._group)
             self._found = {name: each for name, each in found.items() if name not in self._targets}
+            for name in found.keys() - self._found.keys():
+                logger.warning(
+                    "The %s %r of the package %s is left out: a built-in one has that name, and "
+                    "results under it are of that. Give it another.",
+                    *(self._kind, name, found[name].package),
+                )
         return self._found
 
     def _loaded(self, name: str, plugin: Plugin) -> T:

@@ -20,7 +20,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """A home with the results of one sweep of three clocks."""
+    """A home with a sweep of three clocks, and a search that was begun after it."""
     folder = tmp_path_factory.mktemp("notebooks")
     [address] = fleet("a100_sxm", 1, str(folder / "driver"))
     device = SimulatedDevice.open(address)
@@ -29,16 +29,28 @@ def lab(tmp_path_factory):
     )
     asked = [Configuration.of("stream", {}, point) for point in points]
     store = ResultStore(folder / "joulelab-results" / "sweep")
-    store.write_study(
-        StudyHeader(
-            name="sweep", sweep_id="one", command=(), settings=(), provenance=collect_provenance()
-        )
-    )
+    store.write_study(header("sweep"))
     with Bench(device) as bench:
         for trial in plan_sweep("sweep", asked, repeats=2):
-            store.append(*bench.measure(trial))
+            records = bench.measure(trial)
+            store.append(*records)
     store.close()
+    later = ResultStore(folder / "joulelab-results" / "search")
+    later.write_study(header("search"))
+    later.append(*records)
+    later.close()
     return folder
+
+
+def header(kind):
+    return StudyHeader(
+        name=kind,
+        kind=kind,
+        sweep_id=kind,
+        command=(),
+        settings=(),
+        provenance=collect_provenance(),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +70,7 @@ def ran(request, lab):
 
 @pytest.mark.parametrize("ran", NOTEBOOKS, ids=lambda p: p.name, indirect=True)
 def test_a_notebook_runs_from_top_to_bottom_in_its_own_folder(ran):
-    """From Jupyter's own folder it found no results."""
+    """From Jupyter's own folder it found no results, nor where the last study was a search."""
     told = "".join(output.text for output in ran if output.output_type == "stream")
 
     assert "against the default clock" in told or "No saving is shown" in told

@@ -126,6 +126,14 @@ def test_a_plug_in_is_measured_by_the_command_and_a_broken_one_beside_it_is_name
     assert "something_that_nobody_has" in warning
 
 
+def test_a_plug_in_of_a_built_in_name_is_said_to_be_left_out(installed):
+    """It was left out without a word, and the built-in one measured in its place."""
+    done = installed("-m", "joulelab.cli.main", "measure", "gemm", "--help")
+
+    [warning] = [line for line in done.stderr.splitlines() if "is left out" in line]
+    assert "'gemm' of the package a-plug-in" in warning
+
+
 def test_a_broken_plug_in_says_so_when_it_is_asked_for(installed):
     done = installed("-m", "joulelab.cli.main", "measure", "broken", "--device", "simulated")
 

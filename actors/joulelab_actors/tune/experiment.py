@@ -44,6 +44,10 @@ _SETTINGS = {
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
 }
 
+_TABLE = "ray.tune.analysis.experiment_analysis"
+"""Who reads, as Tune ends, a table that nobody asked for, and warns of each trial without figures,
+as those that an interrupted search had under way."""
+
 _log = logging.getLogger(__name__)
 _queues: dict[str, TuneQueue] = {}
 """Queues of the searches that run in this process, by study: a restored searcher finds its own."""
@@ -84,7 +88,7 @@ class Steering:
     def _fit(self, queue: TuneQueue) -> None:
         try:
             _import_without_mlflow()
-            with _environment(_SETTINGS):
+            with _environment(_SETTINGS), _without_warnings(_TABLE):
                 self._tuner(queue).fit()
         except Exception as error:
             if queue.error is None:
@@ -265,6 +269,18 @@ def _import_without_mlflow() -> None:
     finally:
         if known is None:
             del sys.modules["mlflow"]
+
+
+@contextmanager
+def _without_warnings(name: str) -> Generator[None]:
+    """Let a logger tell errors alone for the length of a ``with`` block."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from joulelab.analysis.quantities import quantity, uncertain
 from joulelab.analysis.table import Columns, numbers, quiet_table
 from joulelab.analysis.wording import varying
 from joulelab.core.configuration import KnobValue
+from joulelab.core.device import board_words
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.statistics import mean_of, mean_u
@@ -70,7 +71,7 @@ def _row(group: Sequence[Measurement]) -> BaselineRow:
     power_w, energy_j = [m.power_w for m in valid], [m.energy_per_unit_j for m in valid]
     time_s = [m.time_per_unit_s for m in valid]
     return BaselineRow(
-        device=first.device.name,
+        device=board_words(first.device),
         workload=first.configuration.workload,
         knobs=first.configuration.knobs,
         phase=first.phase,

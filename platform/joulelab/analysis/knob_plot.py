@@ -17,9 +17,9 @@ from joulelab.analysis.knob_grid import Panel
 from joulelab.analysis.knob_study import KnobPhase, KnobRow
 from joulelab.analysis.knob_wording import crossover, losses
 from joulelab.analysis.labels import Label, joined, write_at_ends, write_labels
-from joulelab.analysis.measurement_lines import board_words
 from joulelab.analysis.quantities import si_scale
 from joulelab.core.configuration import KnobValue
+from joulelab.core.device import board_words
 
 _ROW_IN = 3.4
 _PAIRS = ("trade", "quality")  # panels of a quantity against another one

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
-from joulelab.core.device import DeviceIdentity
+from joulelab.core.device import board_words
 from joulelab.core.energy import LEVEL, relative_half_width
 from joulelab.core.measurement import Measurement
 from joulelab.core.record import Record
@@ -19,14 +19,10 @@ SENSOR_CLASS = 0.05
 
 _SENSOR = f"{PLUS_MINUS}{SENSOR_CLASS:.0%}"
 
-
-NOT_HARDWARE = {"simulated": "simulated ", "replay": "replayed "}
-"""What to say before the name of a board of these backends."""
-
-
-def board_words(board: DeviceIdentity) -> str:
-    """Name a board, and say so where it is no hardware."""
-    return NOT_HARDWARE.get(board.backend, "") + board.name
+NOT_HARDWARE_NOTE = (
+    "These numbers do not come from the hardware that they name: the devices were simulated or "
+    "replayed from a recording."
+)
 
 
 def report_lines(records: Sequence[Record]) -> list[str]:

@@ -6,6 +6,7 @@ Drawn on figures of their own, without pyplot and its global state, so that any 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, pairwise
+from math import isfinite
 from operator import attrgetter
 
 from matplotlib.axes import Axes
@@ -106,6 +107,7 @@ def trade_off(axes: Axes, phase: PhaseResult) -> None:
             row=row,
             x=100 * (f.time_per_unit_s / reference.time_per_unit_s - 1),
             y=100 * (f.energy_per_unit_j / reference.energy_per_unit_j - 1),
+            x_u=100 * f.time_per_unit_u_s / reference.time_per_unit_s,
             y_u=100 * f.energy_per_unit_u_j / reference.energy_per_unit_j,
         )
         for row, f in phase.measured
@@ -114,8 +116,10 @@ def trade_off(axes: Axes, phase: PhaseResult) -> None:
     front = sorted(
         (d for d in dots if d.row.figures and d.row.figures.on_front), key=attrgetter("x")
     )
-    length = front[-1].x - front[0].x or 1.0
-    axes.set_xlim(front[0].x - 0.08 * length, front[-1].x + 0.55 * length)
+    # as wide as times are uncertain at least, else their scatter would look like a trade-off
+    ends = [x for dot in front for x, _ in dot.bars if isfinite(x)]
+    length = max(ends) - min(ends) or 1.0
+    axes.set_xlim(min(ends) - 0.08 * length, max(ends) + 0.55 * length)
     within = [dot.y for dot in dots if dot.x <= axes.get_xlim()[1]]
     height = max(within) - min(within) or 1.0
     axes.set_ylim(min(within) - 0.2 * height, max(within) + 0.14 * height)
@@ -167,7 +171,7 @@ def _name(axes: Axes, dots: Sequence[SweepDot], others: Sequence[Label] = ()) ->
             names.append(_called_out(axes, dot, "default", style.INK, "D"))
     requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=attrgetter("x"))
     curve = joined(axes, [(dot.x, dot.y) for dot in requested])
-    write_labels(axes, [*names, *others], [place for dot in dots for place in dot.bar] + curve)
+    write_labels(axes, [*names, *others], [place for dot in dots for place in dot.bars] + curve)
 
 
 def _called_out(axes: Axes, dot: SweepDot, text: str, color: str, marker: str) -> Label:

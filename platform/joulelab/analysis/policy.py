@@ -21,11 +21,11 @@ from joulelab.analysis.compared import (
     point_label,
     program_of,
 )
-from joulelab.analysis.measurement_lines import board_words
 from joulelab.analysis.quantities import point_name
 from joulelab.analysis.wording import varying
 from joulelab.core.additive import AdditiveFit, Interval, more
 from joulelab.core.comparison import best_set, over_best
+from joulelab.core.device import board_words
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint

@@ -12,7 +12,7 @@ from math import inf
 from rich.table import Table
 
 from joulelab.analysis.listing import Closing, scaled
-from joulelab.analysis.measurement_lines import SENSOR_CLASS, board_words
+from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.quantities import PLUS_MINUS, point_name, uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, Values, cost_of
 from joulelab.analysis.table import (
@@ -29,6 +29,7 @@ from joulelab.analysis.table import (
 )
 from joulelab.analysis.wording import boards_counted, clock_words, set_apart
 from joulelab.core.additive import Interval
+from joulelab.core.device import board_words
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.statistics import student_quantile

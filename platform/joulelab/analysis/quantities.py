@@ -76,6 +76,15 @@ def quantity(value: float, unit: str, *, digits: int = 4) -> str:
     return f"{text} {_PREFIXES[exponent]}{unit}"
 
 
+def spell(length_s: float) -> str:
+    """Write a stretch of time in the unit that suits it: ``"45 s"``, ``"12 min"``, ``"3.1 h"``."""
+    if length_s <= 90:
+        return f"{length_s:.0f} s"
+    if length_s < 5400:
+        return f"{length_s / 60:.0f} min"
+    return f"{length_s / 3600:.1f} h"
+
+
 def brief(value: float, unit: str) -> str:
     """Write a number to three digits, which is as well as it is known or wanted."""
     return quantity(value, unit, digits=3)

@@ -1,7 +1,7 @@
 """Energy against time of what a search measured, with the front, the knee and the choice."""
 
 from collections.abc import Sequence
-from math import log
+from math import inf, log
 from typing import Any
 
 from matplotlib import colormaps
@@ -47,10 +47,16 @@ def draw_front(figure: Figure, result: SearchResult, *, upright: bool = False) -
     paint = _quality_paint(panels, dots) if result.has_quality else None
     for axes, (title, some) in zip(panels, shown, strict=True):
         style.tidy(axes, title, *units)
-        xs, ys = [dot.x for dot in some], [dot.y for dot in some]
+        xs, ys = zip(*_places(some), strict=True)
         style.fit_axis(axes, "x", xs, has_log=style.is_wide(xs), below=0.06, above=0.12)
         style.fit_axis(axes, "y", ys, has_log=style.is_wide(ys), below=0.1, above=0.08)
         _draw_panel(axes, result, some, paint, has_names=axes is panels[-1])
+
+
+def _places(dots: Sequence[_Dot]) -> list[style.Place]:
+    """Return where dots are, and the bars of those on the front: their scatter is no trade-off."""
+    ends = [place for dot in dots if dot.row.on_front for place in dot.bars]
+    return [(dot.x, dot.y) for dot in dots] + [(x, y) for x, y in ends if 0 < x * y < inf]
 
 
 def _draw_panel(

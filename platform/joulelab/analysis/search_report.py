@@ -8,7 +8,7 @@ from typing import Any
 
 from joulelab.analysis import search_plot
 from joulelab.analysis.course_plot import courses_figure
-from joulelab.analysis.listing import CostColumn, Line, Listing
+from joulelab.analysis.listing import CostColumn, Line, Listing, scaled
 from joulelab.analysis.methods import search_paragraph
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow, chart_point, chosen_rows
@@ -19,6 +19,8 @@ from joulelab.analysis.wording import replay_words
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
+from joulelab.searching.base import Figures
+from joulelab.searching.constraints import Constraint, Quantity, bounded
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.standing import Compared
 from joulelab.tracking.study import Answer, RunMetrics, StudyHeader
@@ -144,7 +146,9 @@ def search_listing(result: SearchResult) -> Listing[SearchRow, Measured]:
         heads=[_HEADS.get(name, (name.replace("_", " "), "")) for name in axes],
         quantities=partial(_quantities, result),
         line=lambda row: Line(
-            mark=("*" if row.is_best else "=" if row.in_set else " ") + _role(result, row),
+            mark=("*" if row.is_best else "=" if row.in_set else " ")
+            + _role(result, row)
+            + "^" * row.is_capped,
             named=[_value(*pair, row) for pair in zip(axes, row.values, strict=True)],
             found=(row, row.found) if row.found else None,
             why="power-capped" if row.is_capped else row.reason.partition(":")[0],
@@ -194,7 +198,8 @@ _COLUMNS: Columns = {
     "energy_per_unit_u_j": "row.found.figures.energy_u_j",
     "time_per_unit_s": "row.found.figures.time_s",
     "time_per_unit_u_s": "row.found.figures.time_u_s",
-    **{name: f"row.found.figures.{name}" for name in ("retention", "retention_u")},
+    **{name: f"row.found.figures.{name}" for name in ("retention", "retention_u", "latency_s")},
+    **{name: f"row.found.figures.{name}" for name in ("ttft_s", "ttft_u_s", "tpot_s", "tpot_u_s")},
     **interval_columns("energy_ratio", "row.found.energy_ratio"),
     **interval_columns("time_ratio", "row.found.time_ratio"),
     **interval_columns("cost_ratio", "row.found.cost_ratio"),
@@ -223,12 +228,32 @@ def _quantities(result: SearchResult, rows: Sequence[SearchRow]) -> list[CostCol
     # of energy alone the cost would say what the saving says
     has_cost = objective.time_exponent or objective.quality_exponent
     left_out = [f"{objective.label} of"] * (not has_cost) + ["quality"] * (not result.has_quality)
-    return [CostColumn(*each) for each in quantities if each[0] not in left_out]
+    bounds = {each.quantity: each for each in result.problem.constraints}
+    return [
+        *(CostColumn(*each) for each in quantities if each[0] not in left_out),
+        *(_bounded_column(each, found) for each in bounds.values() if each.quantity in _BOUNDED),
+    ]
+
+
+_BOUNDED: dict[Quantity, tuple[str, str]] = {
+    "latency_s": ("request", "s"),
+    "ttft_s": ("first token", "s"),
+    "tpot_s": ("further token", "s"),
+    "memory_b": ("device memory", "B"),
+    "temperature_c": ("hottest", "C"),
+}
+"""Heads of what has a column where it is bounded; all else that can be has one anyway."""
+
+
+def _bounded_column(bound: Constraint, found: Sequence[Figures]) -> CostColumn[Measured]:
+    values = [bounded(bound, figures) for figures in found]
+    name, unit = _BOUNDED[bound.quantity]
+    return scaled(
+        name, unit, lambda m: bounded(bound, m[1].figures), values, has_u=any(u for _, u in values)
+    )
 
 
 def _role(result: SearchResult, row: SearchRow) -> str:
-    if row.is_capped:
-        return "^"
     if row.found is not None and not row.is_feasible:
         return "!"
     if len(result.answer.front) == 1:

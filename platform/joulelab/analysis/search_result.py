@@ -132,6 +132,8 @@ def _rows(evidence: Evidence, answer: Answer) -> tuple[SearchRow, ...]:
     reasons = {o.candidate: o.reason for o in evidence.outcomes if o.reason is not None}
     invalid = Counter(o.candidate for o in evidence.outcomes if o.figures is None)
     front = {choice.configuration for choice in answer.front}
+    # at its own clock the baseline has figures though the cap held it
+    held = {o.candidate for o in evidence.outcomes if o.capped and o.figures is not None}
     rows = [
         SearchRow(
             configuration=each,
@@ -140,7 +142,7 @@ def _rows(evidence: Evidence, answer: Answer) -> tuple[SearchRow, ...]:
             num_valid=len(evidence.repeats(each)),
             num_invalid=invalid[each],
             reason="" if each in found else reasons.get(each, "not compared: boards not tied"),
-            is_capped=each in answer.capped,
+            is_capped=each in held or each in answer.capped,
             is_feasible=each in found and evidence.judgement(each).is_feasible,
             is_baseline=each == space.baseline,
             is_best=each == answer.standing.best,

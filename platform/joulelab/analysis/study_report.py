@@ -17,12 +17,13 @@ from rich.text import Text
 from joulelab.analysis import search_wording
 from joulelab.analysis.compared import Phase
 from joulelab.analysis.listing import Closing, Listing
-from joulelab.analysis.measurement_lines import NOT_HARDWARE, board_words
+from joulelab.analysis.measurement_lines import NOT_HARDWARE_NOTE
 from joulelab.analysis.page import render
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.style import save_figure, save_png_and_svg, themed_svg
 from joulelab.analysis.table import Frame, fitting, latex
 from joulelab.analysis.wording import constraint_words
+from joulelab.core.device import NOT_HARDWARE, board_words
 from joulelab.core.measurement import Measurement
 from joulelab.core.steadiness import Drift
 from joulelab.tracking.durable import write_whole
@@ -145,7 +146,8 @@ class StudyReport:
             "name": search_wording.configuration_name,
             "payback": search_wording.payback,
             "bound": constraint_words,
-            "not_hardware": any(board.backend in NOT_HARDWARE for board in boards.values()),
+            "not_hardware": NOT_HARDWARE_NOTE
+            * any(board.backend in NOT_HARDWARE for board in boards.values()),
         }
         return render(template, **shown | values)
 

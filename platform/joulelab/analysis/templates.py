@@ -13,6 +13,7 @@ from joulelab.analysis.quantities import (
     percent,
     point_name,
     quantity,
+    spell,
     uncertain,
     upper,
 )
@@ -55,6 +56,7 @@ def environment() -> "Environment":
         "percent": percent,
         "point": point_name,
         "quantity": lambda value, unit="", digits=3: quantity(value, unit, digits=digits).strip(),
+        "spell": spell,
         "share": lambda value, decimals=0: f"{value:.{decimals}%}",
         "uncertain": uncertain,
         "upper_first": upper,

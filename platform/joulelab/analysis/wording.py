@@ -5,11 +5,10 @@ from dataclasses import replace
 from math import exp, expm1
 
 from joulelab.analysis.compared import Counts, Figures
-from joulelab.analysis.measurement_lines import board_words
 from joulelab.analysis.quantities import counted, uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.analysis.templates import text
-from joulelab.core.device import DeviceIdentity
+from joulelab.core.device import DeviceIdentity, board_words
 from joulelab.core.measurement import Measurement
 from joulelab.objectives import OBJECTIVES
 from joulelab.provenance import UNKNOWN_VERSION

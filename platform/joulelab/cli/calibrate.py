@@ -14,6 +14,7 @@ from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.cli.options import ClockOptions
 from joulelab.cli.terminal import Printing, progress
+from joulelab.core.device import board_words
 from joulelab.errors import ConfigError
 from joulelab.estimator.calibration.anchors import read_anchors
 from joulelab.estimator.calibration.fit import Calibration, FittedFigure, Residual, calibrate
@@ -159,7 +160,9 @@ class Calibrate(Printing):
 
 def board_table(found: BoardFacts) -> Table:
     """Lay out what was found of a board, and why the rest is missing."""
-    table = quiet_table(*words("figure"), *numbers("value", "95 %"), "", title=found.device.name)
+    table = quiet_table(
+        *words("figure"), *numbers("value", "95 %"), "", title=board_words(found.device)
+    )
     for fact in found.facts:
         table.add_row(fact.name, *_shown(fact), fact.reason)
     table.caption = f"{len(found.curve)} points of power over clocks; host {found.host}"

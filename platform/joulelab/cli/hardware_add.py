@@ -10,8 +10,7 @@ import tyro
 
 from joulelab.cli.options import OneGpu
 from joulelab.cli.terminal import Printing
-from joulelab.core.device import Capabilities, DeviceAddress
-from joulelab.csv_table import read_csv_table
+from joulelab.core.device import Capabilities, DeviceAddress, board_words
 from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS, GpuSpec
@@ -23,7 +22,7 @@ from joulelab.hardware.places import check_key, user_folder
 from joulelab.hardware.processor import Figure
 from joulelab.power_models.board_fit import NAMES, BoardFit, fit_board
 from joulelab.power_models.columns import GPU_NAMES, Cells
-from joulelab.power_models.readers import read_csv
+from joulelab.power_models.readers import read_csv, read_rows
 from joulelab.tracking.durable import write_whole
 
 
@@ -41,7 +40,7 @@ class SweepFit:
 
         Raises ConfigError if it is no table of runs, or tells too little.
         """
-        rows = read_csv_table(path)
+        rows = read_rows(path)
         labels = Cells(rows=rows).texts(GPU_NAMES, otherwise=other.key) if rows else []
         boards = dict.fromkeys(labels, other.key)
         gpu = other.key if set(labels) <= {other.key} else None
@@ -201,7 +200,7 @@ class Add(OneGpu, Printing):
             return {}
         facts = read_board_facts(self.calibration)
         spec = board_of(self.name, board_text(self.name, other.key, figures), path)
-        source = f"measured on a {facts.device.name} at {facts.host}, {facts.measured_at}"
+        source = f"measured on a {board_words(facts.device)} at {facts.host}, {facts.measured_at}"
         values = facts.figures(spec.memory_bandwidth_b_per_s)
         return stated(values, source=source, status="F", other=other)
 

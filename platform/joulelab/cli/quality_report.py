@@ -9,11 +9,11 @@ from typing import Literal
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.analysis.measurement_lines import board_words
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, uncertain
 from joulelab.analysis.table import quiet_table
 from joulelab.core.codec import to_json
 from joulelab.core.configuration import Configuration, KnobValue, knob_words
+from joulelab.core.device import board_words
 from joulelab.core.measurement import Measurement
 from joulelab.core.quality import RETENTION_LEVEL, Quality
 from joulelab.core.record import Record

@@ -54,6 +54,15 @@ class DeviceIdentity:
         return self if num == 1 else replace(self, name=f"{num} x {self.name}")
 
 
+NOT_HARDWARE = {"simulated": "simulated ", "replay": "replayed "}
+"""What to say before the name of a board of these backends."""
+
+
+def board_words(board: DeviceIdentity) -> str:
+    """Name a board, and say so where it is no hardware."""
+    return NOT_HARDWARE.get(board.backend, "") + board.name
+
+
 def boards_in(name: str) -> tuple[int, str]:
     """Return how many boards a name is of, and their product name: ``(2, "NVIDIA H200")``."""
     num, separator, product = name.partition(" x ")

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
+from joulelab.core.device import board_words
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import MeasurementError
 from joulelab.governor.comparison import Comparison, compare
@@ -66,7 +67,7 @@ def report(governor: Governor) -> GovernorReport:
     phases = sorted(governor.recogniser.phases, key=lambda each: -each.duration_s)
     return GovernorReport(
         uuid=identity.uuid,
-        gpu=identity.name,
+        gpu=board_words(identity),
         strategy=governor.strategy.name,
         rules=rules,
         duration_s=duration_s,

@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 from joulelab.core.device import DeviceAddress
+from joulelab.devices import DEVICES
 from joulelab.devices.choice import is_hardware, open_device
 from joulelab.errors import ConfigError, GuardError, JouleLabError
 from joulelab.guard import audit
@@ -154,6 +155,12 @@ class GuardServer:
 
     def _lease(self, connection: Connection, request: Mapping[str, Any]) -> dict[str, Any]:
         address = address_from(request.get("address"))
+        if address.backend not in DEVICES:
+            raise GuardError(
+                f"The device {address.backend!r} must be known to the clock guard, and is not: "
+                "install its package where the guard runs, and end a guard that began before that "
+                "with `joulelab guard --stop`."
+            )
         if not is_hardware(address):
             require_own_store(address.store, connection.peer.uid)
         note, ttl_s = printable(str(request.get("note", "")), 200), self._ttl_s(request)

@@ -61,10 +61,15 @@ def read_csv(
         ConfigError: If a column is missing or a value cannot be, with the column and the line; or
             if the file says that runs are of another GPU than ``gpu``.
     """
+    return runs_of_rows(
+        read_rows(path), gpu=gpu, boards=boards, repeats=repeats, first_row=FIRST_LINE
+    )
+
+
+def read_rows(path: Path) -> Sequence[Mapping[str, Any]]:
+    """Read the runs of a CSV file, the ``sweep.csv`` of a study among them, as they stand there."""
     rows: Sequence[Mapping[str, Any]] = read_csv_table(path)
-    if rows and set(rows[0]) >= SWEEP_COLUMNS:
-        rows = rows_of_sweep(rows)
-    return runs_of_rows(rows, gpu=gpu, boards=boards, repeats=repeats, first_row=FIRST_LINE)
+    return rows_of_sweep(rows) if rows and set(rows[0]) >= SWEEP_COLUMNS else rows
 
 
 def runs_of_measurements(measurements: Iterable[Measurement]) -> Runs:

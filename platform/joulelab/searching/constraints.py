@@ -163,6 +163,25 @@ def probability_below(bound: float, value: float, u: float) -> float:
     return (1 + erf((bound - value) / (u * sqrt(2)))) / 2
 
 
+def bounded(constraint: Constraint, figures: Figures) -> tuple[float, float]:
+    """Return what was measured of a quantity that has an own unit, and its standard uncertainty.
+
+    Raises MeasurementError if it was not measured.
+    """
+    slow_u = figures.time_u_s / figures.time_s
+    values: dict[str, tuple[float | None, float]] = {
+        "latency_s": (figures.latency_s, slow_u * (figures.latency_s or 0.0)),
+        "ttft_s": (figures.ttft_s, figures.ttft_u_s or 0.0),
+        "tpot_s": (figures.tpot_s, figures.tpot_u_s or 0.0),
+        "throughput_per_s": (1 / figures.time_s, slow_u / figures.time_s),
+        "power_w": (figures.power_w, figures.power_w * log_energy(figures).u),
+        "temperature_c": (figures.temperature_c, 0.0),
+        "memory_b": (figures.memory_b, 0.0),
+    }
+    value, u = values[constraint.quantity]
+    return _known(value, constraint), u
+
+
 def _excess(
     constraint: Constraint, figures: Figures, references: Mapping[Against, Figures | None]
 ) -> tuple[float, float]:
@@ -177,7 +196,7 @@ def _excess(
         return log(constraint.bound / kept), figures.retention_relative_u
     if constraint.quantity == "slowdown":
         return _slowdown(constraint, figures, references.get(constraint.against))
-    value, u = _bounded(constraint, figures)
+    value, u = bounded(constraint, figures)
     if value == 0:  # of memory: a program that holds none is below any bound
         return -inf, 0.0
     over = log(value / constraint.bound)
@@ -193,21 +212,6 @@ def _slowdown(
         return -log(1 + constraint.bound), 0.0
     time, usual = log_time(figures), log_time(reference)
     return time.log - usual.log - log(1 + constraint.bound), hypot(time.u, usual.u)
-
-
-def _bounded(constraint: Constraint, figures: Figures) -> tuple[float, float]:
-    slow_u = figures.time_u_s / figures.time_s
-    values: dict[str, tuple[float | None, float]] = {
-        "latency_s": (figures.latency_s, slow_u * (figures.latency_s or 0.0)),
-        "ttft_s": (figures.ttft_s, figures.ttft_u_s or 0.0),
-        "tpot_s": (figures.tpot_s, figures.tpot_u_s or 0.0),
-        "throughput_per_s": (1 / figures.time_s, slow_u / figures.time_s),
-        "power_w": (figures.power_w, figures.power_w * log_energy(figures).u),
-        "temperature_c": (figures.temperature_c, 0.0),
-        "memory_b": (figures.memory_b, 0.0),
-    }
-    value, u = values[constraint.quantity]
-    return _known(value, constraint), u
 
 
 def _known(value: float | None, constraint: Constraint) -> float:

@@ -21,7 +21,7 @@ class StudyStarted:
 
     num_trials: int | None
     num_skipped: int
-    uuids: tuple[str, ...]
+    uuids: tuple[str, ...]  # of all its GPUs, those that help others with a trial among them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

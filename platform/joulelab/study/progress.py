@@ -132,7 +132,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
 
     def _deliver(self, event: Delivering) -> None:
         """Say what is waited for: on the line that moves, elsewhere once."""
-        text = f"all is measured; telling MLflow, {event.num_left} measurements left"
+        text = f"all is measured; MLflow still lacks {counted(event.num_left, 'measurement')}"
         if self._bar.disable and not self._delivers:
             self.print_line(text)
         self._delivers = True

@@ -216,7 +216,11 @@ def _measure(
         plot = (lambda point: None) if tracker is None else tracker.plot
         first, untied = trials.resume(store.read(), uuids, plot)
         setup.on_event(
-            StudyStarted(num_trials=trials.num_planned, num_skipped=trials.num_skipped, uuids=uuids)
+            StudyStarted(
+                num_trials=trials.num_planned,
+                num_skipped=trials.num_skipped,
+                uuids=tuple(a.uuid for gpu in setup.gpus for a in (gpu.address, *gpu.partners)),
+            )
         )
         if pool is None:
             return ()

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 from typing_extensions import override
 
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import quantity, spell
 from joulelab.analysis.search_result import chart_point
 from joulelab.analysis.search_wording import configuration_name
 from joulelab.searching.base import Outcome
@@ -180,8 +180,4 @@ class SearchProgress(StudyProgress):
 
 
 def _duration(length_s: float) -> str:
-    if length_s < 90:
-        return f"about {max(round(length_s, -1), 10):.0f} s"
-    if length_s < 5400:
-        return f"about {length_s / 60:.0f} min"
-    return f"about {length_s / 3600:.1f} h"
+    return f"about {spell(max(round(length_s, -1), 10) if length_s < 90 else length_s)}"

@@ -26,7 +26,7 @@ def repair(folder: Path) -> tuple[str, ...]:
     """
     store = ResultStore(folder)
     with StudyLock(folder):
-        known = store.read()
+        known = store.read(must_warn=False)  # what repairs must not send there
         found = [*_lines(store), *_deliveries(folder)]
         found += _traces(store, {measurement.measurement_id for measurement in known})
         found += _files(store)

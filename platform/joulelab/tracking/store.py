@@ -85,12 +85,12 @@ class ResultStore:
                 write_whole(self.trace_path(measurement.measurement_id), data)
         self._lines.append(lines, durable=True)
 
-    def read(self) -> list[Measurement]:
+    def read(self, *, must_warn: bool = True) -> list[Measurement]:
         """Read every writer's measurements, each once, in the order in which they started.
 
         A last line that a crash cut short was never acknowledged: it is left out, and so is any
-        other that is broken. The log says so once, and :attr:`broken` keeps which. Raises
-        TrackingError if a file cannot be read, or a line is of another version of joulelab.
+        other that is broken. :attr:`broken` keeps which, and the log says so once if it must.
+        Raises TrackingError if a file cannot be read, or a line is of another version of joulelab.
         """
         found: dict[str, tuple[str, Measurement]] = {}
         broken: dict[str, str] = {}
@@ -105,7 +105,10 @@ class ResultStore:
                 if known != measurement:
                     broken[place] = f"has the measurement_id of another one, {first}"
                     broken[first] = f"has the measurement_id of another one, {place}"
-        self._warn(broken)
+        new = {place: why for place, why in broken.items() if place not in self.broken}
+        self.broken |= new
+        if new and must_warn:
+            self._warn(new)
         kept = [measurement for place, measurement in found.values() if place not in broken]
         return sorted(kept, key=lambda m: m.provenance.started_at)
 
@@ -208,16 +211,13 @@ class ResultStore:
         self._ledger.close()
 
     def _warn(self, broken: dict[str, str]) -> None:
-        """Say in the log which lines were left out, each once."""
-        new = {place: why for place, why in broken.items() if place not in self.broken}
-        self.broken |= new
-        if new:
-            place, why = next(iter(new.items()))
-            more = f" and {len(new) - 1} more" if len(new) > 1 else ""
-            _logger.warning(
-                "Left out a broken line%s: %s %s. Set them aside with `joulelab repair %s`.",
-                *(more, place, why, self.folder),
-            )
+        """Say in the log which lines were left out."""
+        place, why = next(iter(broken.items()))
+        more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+        _logger.warning(
+            "Left out a broken line%s: %s %s. Set them aside with `joulelab repair %s`.",
+            *(more, place, why, self.folder),
+        )
 
     def _files(self, kind: str) -> list[Path]:
         return sorted((self.folder / kind).glob("*.jsonl"))

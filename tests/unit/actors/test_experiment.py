@@ -1,11 +1,14 @@
 """What Ray Tune keeps of a trial that is over, and of an experiment that was cut off."""
 
 import json
+import logging
+from types import SimpleNamespace
 
 import pytest
 from ray.tune.experiment import Trial
 
-from joulelab_actors.tune.experiment import LeanTrials, _cut_off
+from joulelab.objectives import EDP
+from joulelab_actors.tune.experiment import LeanTrials, Steering, _cut_off
 
 RESULT = {f"figure_{number}": float(number) for number in range(10)} | {"training_iteration": 1}
 
@@ -50,6 +53,22 @@ def test_an_experiment_that_was_cut_off_is_restored_with_its_trials(tmp_path):
     snapshot(tmp_path, TRIALS)
 
     assert _cut_off(tmp_path) == TRIALS
+
+
+def test_tune_warns_of_no_trial_that_an_interrupted_search_had_under_way(
+    tmp_path, monkeypatch, caplog
+):
+    """Two FileNotFoundErrors stood above the answer, of a table that nobody reads."""
+    table = logging.getLogger("ray.tune.analysis.experiment_analysis")
+    fit = SimpleNamespace(fit=lambda: table.warning("Failed to fetch metrics for 2 trial(s)"))
+    monkeypatch.setattr(Steering, "_tuner", lambda *_: fit)
+    queue = SimpleNamespace(error=None, study="s", close=lambda: None)
+
+    Steering(folder=tmp_path, objective=EDP, num_gpus=1)._fit(queue)
+
+    assert queue.error is None
+    assert not caplog.records
+    assert table.isEnabledFor(logging.WARNING)
 
 
 def test_of_several_lives_the_last_counts(tmp_path):

@@ -38,6 +38,7 @@ def test_a_baseline_is_reported_from_its_folder_with_what_each_workload_costs(
     assert "llama score" not in drawn
     assert sum("mJ/token in 1" in text for text in drawn) == 2
     assert {"under load", "at rest"} <= set(drawn)
+    assert "Power at the driver's own clocks on simulated Invented GPU" in drawn
     assert "llama decode: " in store.read_answer().note
     assert "llama score: no valid measurement" in store.read_answer().note
     assert "baseline.csv" in capsys.readouterr().out

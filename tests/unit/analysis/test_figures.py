@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 import pytest
 from matplotlib.transforms import Bbox
 from rich.console import Console
-from synthetic_results import measurement, sweep
+from synthetic_results import DEFAULT_MHZ, measurement, sweep, time_s, visits
 
 from joulelab import EnergyWindow
 from joulelab.analysis.knob_grid import Axis, KnobLog, KnobStudy, knob_grid
@@ -125,6 +125,27 @@ def test_points_beyond_the_axis_are_marked_and_counted(phase):
         assert len(triangles.get_xdata()) == pytest.approx(num, abs=2)
         assert f"{len(triangles.get_xdata())} beyond the axis" in {t.get_text() for t in axes.texts}
     assert any("beyond the axis" in text.get_text() for text in trade.texts)
+
+
+def test_a_trade_off_is_as_wide_as_times_are_uncertain():
+    """Where no clock costs time, its axis was 0.07 % long, without bars, and held two of nine."""
+    rows = []
+    for visit in visits((300, 600, 900, 1200, 1500, 1800)):
+        clock_mhz = visit["clock_mhz"] or DEFAULT_MHZ
+        even = visit["time_factor"] * time_s(DEFAULT_MHZ) / time_s(clock_mhz)
+        rows.append(measurement(**visit | {"time_factor": even}))
+    (phase,) = analyse_sweep(rows).phases
+
+    *_, trade = phase_figure(phase).axes
+
+    left, right = trade.get_xlim()
+    default = phase.default.figures
+    for _row, figures in phase.measured:
+        x = 100 * (figures.time_per_unit_s / default.time_per_unit_s - 1)
+        assert left < x < right
+        if figures.on_front:
+            half = 200 * figures.time_per_unit_u_s / default.time_per_unit_s
+            assert left < x - half < x + half < right
 
 
 @pytest.mark.parametrize("clocks_mhz", [CLOCKS_MHZ, (1200, 1350, 1500, 1650, 1800, 1950)])

@@ -251,6 +251,22 @@ def test_a_report_warns_of_drift(tmp_path):
     assert "while it was measured" in text
 
 
+@pytest.mark.parametrize(
+    ("length_s", "words"), [(1.88, "2 s"), (90, "90 s"), (600, "10 min"), (9000, "2.5 h")]
+)
+def test_a_report_says_how_long_a_board_was_watched(tmp_path, length_s, words):
+    """It said that a board drifted "over 0.0313 min"."""
+    rows = sweep(CLOCKS_MHZ, num_boards=1, noise=0.001)
+    result = analyse_sweep(rows)
+    (phase,) = result.phases
+    (drift,) = phase.drifts
+    watched = replace(phase, drifts=(replace(drift, span_s=length_s),))
+
+    text = page_of(tmp_path, replace(result, phases=(watched,)), rows)
+
+    assert f"<td>{words}</td>" in text
+
+
 def test_a_report_of_nothing_valid_says_so(tmp_path):
     rows = [measurement(1500, findings=[CAPPED])]
 

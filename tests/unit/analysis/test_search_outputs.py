@@ -164,6 +164,40 @@ def test_the_csv_holds_every_configuration_in_si_units(search):
     assert Counter(row["is_capped"] for row in rows)["1"] == 1
 
 
+def test_a_baseline_that_the_power_cap_held_is_said_to_be_capped(tmp_path):
+    """Nothing was asked of its clock, so it has figures, and it was 0 in the column is_capped."""
+    capped, *others = (measured(CLOCK, place, number) for number, place in enumerate([0, 1, 2, 3]))
+    capped = replace(capped, observed=replace(capped.observed, power_cap_share=0.6))
+
+    store, result = concluded(tmp_path, CLOCK, [capped, *others])
+
+    baseline, *rest = read_csv_table(store.folder / TABLE)
+    assert (baseline["is_baseline"], baseline["is_capped"]) == ("1", "1")
+    assert {row["is_capped"] for row in rest} == {"0"}
+    assert re.search(r"\^ +baseline", printed(result))
+
+
+@pytest.mark.parametrize(
+    ("quantity", "bound", "head"),
+    [
+        ("latency_s", 1.0, "request"),
+        ("memory_b", 4e9, "device memory"),
+        ("temperature_c", 80.0, "hottest"),
+    ],
+)
+def test_what_is_bounded_has_a_column(tmp_path, quantity, bound, head):
+    """A search bounded in latency showed no column of it, nor did its CSV."""
+    constraint = Constraint(quantity=quantity, bound=bound)
+    found = [measured(CLOCK, place, number) for number, place in enumerate([0, 1, 2, 3])]
+
+    store, result = concluded(tmp_path, CLOCK, found, constraints=(constraint,))
+
+    assert head in printed(result)
+    for row in read_csv_table(store.folder / TABLE):
+        assert 0 < float(row[quantity]) <= bound
+        assert float(row["latency_s"]) == pytest.approx(32 * float(row["time_per_unit_s"]))
+
+
 def test_the_report_says_what_was_done_and_what_it_took(search):
     store, _ = search
 
@@ -339,6 +373,23 @@ def test_a_log_of_a_search_holds_all_that_it_was_asked(tmp_path):
     assert list(again.problem.space) == list(problem.space)
     assert again.method == METHOD
     assert again.steps == result.steps
+
+
+def test_a_front_is_as_high_as_its_energies_are_uncertain(tmp_path):
+    """Of energies that differ by less than their bars, the axis was a tenth of a bar high."""
+    alike = []
+    for number in range(4):
+        m = measured(CLOCK, number, number, num_boards=1)
+        each_j = m.windows[0].work * 0.3 * (1 + 1e-5 * number)
+        windows = tuple(replace(w, energy_j=each_j, energy_u_j=each_j / 300) for w in m.windows)
+        alike.append(replace(m, windows=windows))
+    _, result = concluded(tmp_path, CLOCK, alike)
+
+    axes = front_figure(result).axes[0]
+
+    low, high = axes.get_ylim()
+    best = result.answer.best.figures
+    assert (high - low) / (high + low) > 2 * best.energy_u_j / best.energy_j
 
 
 def test_what_lies_around_the_choice_has_a_panel_though_one_lies_far_off(tmp_path):

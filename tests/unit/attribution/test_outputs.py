@@ -9,6 +9,7 @@ import pytest
 from joulelab.analysis.attributed.numbers import content, frame
 from joulelab.analysis.attributed.page import depth_figure, icicle_figure, page, write_all
 from joulelab.analysis.attributed.table import closure_words, metering_words, share_table, text
+from joulelab.analysis.measurement_lines import NOT_HARDWARE_NOTE
 from joulelab.analysis.table import plain_cells
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED
 from joulelab.sampling.spells import MeteringCost
@@ -64,6 +65,16 @@ def test_a_page_shows_all_parts_and_needs_no_other_file(replayed):
     assert "not explained" in made
     assert "http" not in made.replace("http://www.w3.org", "")
     assert replayed[0].device.uuid in made
+
+
+def test_what_comes_of_no_hardware_says_so_everywhere(replayed):
+    """Joules of a simulated board were said to be those "on NVIDIA H200", on no word more."""
+    found, name = replayed[0], replayed[0].device.name
+
+    assert f" on simulated {name}: " in text(found)
+    for told in (text(found), page(found), " ".join(content(found)["notes"])):
+        assert NOT_HARDWARE_NOTE in " ".join(told.split())
+    assert content(found)["backend"] == "simulated"
 
 
 def test_an_icicle_is_as_wide_as_the_energy(replayed):

@@ -17,6 +17,7 @@ from joulelab.hardware.catalogue import board_of
 from joulelab.hardware.new_board import board_text, stated
 from joulelab.hardware.processor import Figure, VoltageCurve
 from joulelab.hardware.processors import PROCESSORS
+from joulelab.power_models.studies import SWEEP_COLUMNS
 
 NAMED = {"identity.product_names": Figure(value=["mine"], status="U", source="stated by the user")}
 A41 = (
@@ -268,3 +269,21 @@ def test_a_sweep_gives_the_voltage_curve_and_the_constant_power(hardware, tmp_pa
     assert "Applications that the fit has not seen" in printed
     assert "Still as of the a40: how power divides" in printed
     assert spec.chip.tier == "C"
+
+
+def test_the_table_of_a_study_gives_them_too(hardware, tmp_path):
+    """It was refused for its GPU, with options that this command has not."""
+    curve = VoltageCurve(ridge_mhz=1200.0, slope_per_ghz=0.6, curvature_per_ghz2=0.4)
+    with (tmp_path / "sweep.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, sorted(SWEEP_COLUMNS), restval="")
+        table.writeheader()
+        for clock in range(510, 1741, 30):
+            named = {"workload": "gemm", "phase": "gemm", "device": "NVIDIA A41"}
+            asked = {"sm_clock_mhz": clock, "observed_sm_clock_mhz": clock}
+            power_w = 50 + 60 * clock / 1e3 * curve.at(float(clock)) ** 2
+            table.writerow(named | asked | {"power_w": power_w, "time_per_unit_s": 1 / clock})
+
+    printed = hardware(*A41[:6], "--from-sweep", str(tmp_path / "sweep.csv")).out
+
+    assert "Fitted to 42 runs" in printed
+    assert GPUS["a41"].power.constant_w == pytest.approx(50, rel=0.01)

@@ -85,6 +85,7 @@ def test_a_load_is_governed_and_what_that_saved_is_told(node, capsys):
     said = capsys.readouterr().err
     assert code == 0
     assert "joulelab govern: " in said.partition("decode 1")[0].splitlines()[-1]
+    assert said.count("simulated NVIDIA H200 under ") == 1
     assert "EDP -" in said
     saved = node.result["comparison"]["energy"]
     assert saved["lower"] <= saved["value"] <= saved["upper"] < -0.2

@@ -17,6 +17,7 @@ from joulelab.devices.control import applied
 from joulelab.errors import ConfigError, DeviceNotFoundError, DevicePermissionError, GuardError
 from joulelab.guard import server
 from joulelab.guard.client import GuardClient
+from joulelab.guard.connection import Link
 from joulelab.guard.journal import Journal
 from joulelab.guard.settings import GuardSettings
 
@@ -46,6 +47,14 @@ def test_a_device_is_back_when_close_returns(client, driver):
     assert driver.point() == DEFAULT
     with pytest.raises(GuardError, match="given back"):
         lease.require_held()
+
+
+def test_a_device_of_a_package_that_the_guard_has_not_is_refused_with_what_to_do(client, settings):
+    """The guard's list of devices came back, as if the command had not known the name."""
+    address = {"backend": "my-gpu", "uuid": "MY-1"}
+
+    with Link(settings.socket_path) as link, pytest.raises(GuardError, match="guard --stop"):
+        link.request("lease", address=address, ttl_s=30.0, note="")
 
 
 def test_a_default_point_sets_nothing_where_the_driver_says_that_nothing_is_set(client, driver):

@@ -11,6 +11,7 @@ from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated import DriverStore, Fault, fleet
 from joulelab.errors import ConfigError
+from joulelab.study.budget import Budget
 from joulelab.study.gpu import StudyGpu, by_product, grouped, of_product, require_one_product
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.vocabulary import metrics, tags
@@ -123,6 +124,15 @@ def test_copies_on_two_boards_do_twice_the_work_at_the_energy_of_one(make_lab, s
 
     assert both.time_per_unit_s == pytest.approx(alone.time_per_unit_s / 2, rel=0.02)
     assert both.energy_per_unit_j == pytest.approx(alone.energy_per_unit_j, rel=0.10)  # boards
+
+
+def test_a_search_says_on_how_many_gpus_its_trials_run(make_lab, states, capsys):
+    """Of trials that take two it said "on 1 GPU", since one leads the other."""
+    lab = make_lab(gpus_per_trial=2, observe_only=True, progress=True)
+
+    joulelab.search("gemm", {"precision": ["bf16"]}, lab=lab, budget=Budget(num_trials=1))
+
+    assert " on 2 GPUs, " in capsys.readouterr().err
 
 
 def test_what_is_stored_and_tracked_tells_of_every_board(make_lab, states):

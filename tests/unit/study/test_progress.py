@@ -36,7 +36,7 @@ def test_a_log_says_once_that_mlflow_is_being_told():
         for num_left in (300, 200, 100):
             progress(Delivering(num_left=num_left))
 
-    assert console.file.getvalue().count("telling MLflow, 300 measurements left") == 1
+    assert console.file.getvalue().count("MLflow still lacks 300 measurements") == 1
     assert "200" not in console.file.getvalue()
 
 
@@ -48,7 +48,7 @@ def test_a_terminal_shows_how_many_measurements_mlflow_has_yet_to_get():
         for num_left in (300, 200):
             progress(Delivering(num_left=num_left))
 
-    assert "telling MLflow, 200 measurements left" in console.file.getvalue()
+    assert "MLflow still lacks 200 measurements" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

@@ -153,6 +153,17 @@ def test_the_command_tells_what_it_set_aside_and_escapes_what_files_hold(store, 
     assert "\x1b" not in said
 
 
+def test_the_command_does_not_send_to_itself(store, caplog):
+    """It logged, for each study, that lines be set aside with `joulelab repair`."""
+    with lines(store).open("ab") as file:
+        file.write(b'{"schema_version": 1}\n')
+
+    found = repair(store.folder)
+
+    assert len(found) == 1
+    assert not caplog.records
+
+
 def test_a_study_under_way_is_not_repaired(store, monkeypatch):
     monkeypatch.setattr("joulelab.tracking.study_lock.Holder.is_same", lambda holder, other: False)
 

@@ -72,6 +72,7 @@ def content(found: Attribution) -> Mapping[str, object]:
         "program": found.program,
         "knobs": dict(found.knobs),
         "device": found.device.name,
+        "backend": found.device.backend,
         "uuid": found.device.uuid,
         "method": found.method,
         "static_w": found.static_w,

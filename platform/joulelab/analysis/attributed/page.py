@@ -19,6 +19,7 @@ from joulelab.analysis.style import CAPPED, GRID, INK, MUTED, in_style, note, th
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Attribution, Phase
 from joulelab.attribution.components import COMPONENTS, component_of, layer_of
 from joulelab.attribution.variants import Variant
+from joulelab.core.device import board_words
 from joulelab.tracing.program import LINKS_AWAKE
 from joulelab.tracking.durable import write_whole
 
@@ -42,7 +43,7 @@ def page(found: Attribution, clocks: Sequence[tuple[str, Attribution]] = ()) -> 
         beside=table.beside(found) | table.over_clocks(clocks),
         answers=answers(found),
         svg=themed_svg,
-        origin=f"{found.program} {knobs}; {found.device.name} ({found.device.uuid}), host "
+        origin=f"{found.program} {knobs}; {board_words(found.device)} ({found.device.uuid}), host "
         f"{made.hostname}; joulelab {made.joulelab_version}, commit {made.git_sha or 'unknown'}, "
         f"{made.started_at}",
     )
@@ -80,6 +81,7 @@ def deliver(found: Attribution, uri: str, file: Path) -> None:
         tags={
             "gpu": found.device.name,
             "gpu_uuid": found.device.uuid,
+            "gpu_backend": found.device.backend,
             "provenance.hostname": made.hostname,
             "provenance.joulelab_version": made.joulelab_version,
         },

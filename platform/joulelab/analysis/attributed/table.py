@@ -7,10 +7,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from joulelab.analysis.attributed.generation import Answer, answers
+from joulelab.analysis.measurement_lines import NOT_HARDWARE_NOTE
 from joulelab.analysis.quantities import brief, counted, decimals_for, si_scale
 from joulelab.analysis.table import numbers, plus_minus, quiet_table, words
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Attribution, Phase, Share
 from joulelab.attribution.components import layer_of
+from joulelab.core.device import NOT_HARDWARE, board_words
 from joulelab.sampling.spells import MeteringCost
 
 OUTSIDE = "outside of layers"
@@ -29,7 +31,7 @@ def answer(found: Attribution, phase: Phase) -> str:
     largest = sorted(parts, key=lambda share: -share.energy_j)[:_NAMED]
     named = ", ".join(f"{share.name} {share.energy_j / phase.energy_j:.0%}" for share in largest)
     per_unit = brief(phase.energy_j / phase.profile.work, f"J/{phase.unit}")
-    return f"{phase.phase} takes {per_unit} on {found.device.name}: {named}."
+    return f"{phase.phase} takes {per_unit} on {board_words(found.device)}: {named}."
 
 
 def closure_words(phase: Phase) -> str:
@@ -74,8 +76,13 @@ def metering_words(phase: str, cost: MeteringCost) -> str:
 
 
 def notes(found: Attribution) -> list[str]:
-    """Return what could not be told."""
-    return [*found.notes, *(note for phase in found.phases for note in phase.profile.notes)]
+    """Return what could not be told, and that it is not of hardware where it is not."""
+    origin = [NOT_HARDWARE_NOTE] * (found.device.backend in NOT_HARDWARE)
+    return [
+        *origin,
+        *found.notes,
+        *(note for phase in found.phases for note in phase.profile.notes),
+    ]
 
 
 def lines(
