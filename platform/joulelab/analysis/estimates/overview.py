@@ -254,16 +254,25 @@ def with_front(cells: Sequence[Cell], prices: Mapping[str, float]) -> tuple[Cell
 
 
 def _price(cell: Cell, prices: Mapping[str, float]) -> float | None:
+    price = price_of(cell.processor.key, prices)
+    return None if price is None else price * (cell.estimate.num_devices if cell.estimate else 1)
+
+
+def price_of(device: str, prices: Mapping[str, float]) -> float | None:
+    """Return the price of a device by its key; ``None`` where no device has one.
+
+    Raises ConfigError if its own is missing, or is not positive and finite.
+    """
     if not prices:
         return None
-    key = cell.processor.key.partition(":")[0]
-    price = prices.get(cell.processor.key, prices.get(key))
+    key = device.partition(":")[0]
+    price = prices.get(device, prices.get(key))
     if price is None or not price > 0 or not isfinite(price):
         raise ConfigError(
             f"--price must give each device that is compared a positive price, got {price} for "
             f"{key}: add --price {key}=PRICE."
         )
-    return price * (cell.estimate.num_devices if cell.estimate else 1)
+    return price
 
 
 def _compares(cell: Cell) -> bool:
