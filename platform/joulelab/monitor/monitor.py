@@ -46,10 +46,10 @@ class Monitor:
     use), so that work is counted where it was asked for.
 
     Args:
-        gpus: Which GPUs: UUIDs or numbers in the driver's order, or one. ``None`` for those that this
-            process may use (``CUDA_VISIBLE_DEVICES``), under ``torchrun`` for the rank's own; so
-            each GPU of a node is sampled once, by its rank, and the processors by the first rank.
-            Monitors of one process share what they sample.
+        gpus: Which GPUs: UUIDs or numbers in the driver's order, or one of these. ``None`` for
+            those that this process may use (``CUDA_VISIBLE_DEVICES``), under ``torchrun`` for the
+            rank's own; so each GPU of a node is sampled once, by its rank, and the processors by
+            the first rank. Monitors of one process share what they sample.
         device: How to reach them: ``"auto"`` takes NVML, else DCGM, else ``nvidia-smi``; or the
             name of a backend.
         store: Folder of state or recordings, for backends that are not hardware.
