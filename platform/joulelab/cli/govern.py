@@ -258,12 +258,6 @@ def lines(outcome: GovernorReport) -> list[str]:
     return [*found, *outcome.notes]
 
 
-_SENSOR = (
-    "Energy is what the board's own sensor shows: its gain cancels, but a constant that it adds "
-    "is not in the intervals."
-)
-
-
 def _comparison_lines(found: Comparison, outcome: GovernorReport) -> list[str]:
     label = without_quality(outcome.rules.objective).label
     changes = [f"energy per work {_estimate(found.energy)}", f"time {_estimate(found.time)}"]
@@ -278,7 +272,8 @@ def _comparison_lines(found: Comparison, outcome: GovernorReport) -> list[str]:
     lines = [
         f"Against the driver's own clocks ({found.num_on} governed blocks, {found.num_off} left "
         f"to it): {', '.join(changes)}.",
-        f"{basis} {_SENSOR}",
+        f"{basis} Energy is what the board's own sensor shows: its gain cancels, but a constant "
+        "that it adds is not in the intervals.",
     ]
     if found.time.upper > outcome.rules.max_slowdown:
         lines.append(
