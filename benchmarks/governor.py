@@ -1,15 +1,16 @@
 #!/usr/bin/env python
 """What a governor saves of what could be saved, on six loads that simulated GPUs play.
 
-Usage: python benchmarks/governor.py [--gpus h200_sxm a100_sxm] [--boards 0 1] [--seed 1]
+Usage: python benchmarks/governor.py [--gpus h200_sxm a100_sxm] [--boards 0 1] [--seed 1] [--priced]
 
 Everything is by the simulator's own account, not by what the governor reports. A strategy's share
 is its saving of EDP over that of an oracle, which knows true times and powers, and changes the
 clock at the look after a change. Governors learn from nothing, and what that costs is in it. They
-look as often however busy this machine is, and what that takes is a figure of its own. A minute
-breaks the limit if its work takes 5 % less at the driver's own clocks. The reaction to a change of
-phase, once the first two minutes have been learned from, is the time until a clock near that which
-most of the phase has is in force, where that is far from the one before; of that, until it was
+look as often however busy this machine is, and what that takes is a figure of its own. ``--priced``
+bills looks with what an H200's driver takes for them, within 1 % of a core. A minute breaks the
+limit if its work takes 5 % less at the driver's own clocks. The reaction to a change of phase, once
+the first two minutes have been learned from, is the time until a clock near that which most of the
+phase has is in force, where that is far from the one before; of that, until it was
 asked for is the governor's part, and the rest the board's.
 """
 
@@ -59,12 +60,14 @@ class Settings:
         boards: Boards of each, by number, which differ as boards of a kind do.
         seed: Of the times that stages take.
         duration_s: How long each load is played, in virtual time.
+        priced: Whether looks cost what they do at an H200, within a budget of 1 % of a core.
     """
 
     gpus: tuple[str, ...] = ("h200_sxm", "a100_sxm")
     boards: tuple[int, ...] = (0,)
     seed: int = 1
     duration_s: float = 600.0
+    priced: bool = False
 
 
 @dataclass(kw_only=True)
@@ -127,34 +130,69 @@ class Played:
         return found
 
 
+STATE_S, CLOCK_S, POWER_S, SAMPLES_S = 0.175e-3, 0.05e-3, 0.085e-3, 1.0e-3
+"""What an H200's driver (580.159) takes of a core for a look's calls; the clock's is assumed."""
+MARK_S, METRICS_S = 0.25e-3, 1.65e-3
+
+
 class Metered(SimulatedDevice):
-    """Counts the CPU time that a governor's looks at it and changes of its clock take."""
+    """Counts what a governor's looks at it and changes of its clock take of a core.
+
+    Attributes:
+        cpu_s: CPU time.
+        price_s: What an H200's driver would have taken.
+    """
 
     def __init__(self, driver: DriverState) -> None:
         super().__init__(driver)
-        self.cpu_s = 0.0
+        self.cpu_s = self.price_s = 0.0
 
-    def timed(self, call: Callable[[], T]) -> T:
+    def timed(self, call: Callable[[], T], price_s: float = 0.0) -> T:
         """Return what a call does."""
         cpu_s = time.thread_time()
         answer = call()
         self.cpu_s += time.thread_time() - cpu_s
+        self.price_s += price_s
         return answer
 
     @override
     def read_brief_state(self) -> DeviceState:
-        return self.timed(super().read_brief_state)
+        return self.timed(super().read_brief_state, STATE_S)
+
+    @override
+    def read_sm_clock_mhz(self) -> int:
+        return self.timed(lambda: self.read_state().sm_clock_mhz, CLOCK_S)
+
+    @override
+    def read_power_w(self) -> float:
+        return self.timed(super().read_power_w, POWER_S)
 
     @override
     def read_power_samples(self) -> PowerTrace:
-        return self.timed(super().read_power_samples)
+        return self.timed(super().read_power_samples, SAMPLES_S)
 
     @override
     def activity(self) -> ActivityProbe:
         probe = super().activity()
-        read = probe.read
-        probe.read = lambda: self.timed(read)  # type: ignore[method-assign]
+        mark, read_to_mark = probe.mark, probe.read_to_mark  # a read is both
+        probe.mark = lambda: self.timed(mark, MARK_S)  # type: ignore[method-assign]
+        probe.read_to_mark = lambda: self.timed(  # type: ignore[method-assign]
+            read_to_mark, METRICS_S
+        )
         return probe
+
+
+class Billed(Governor):
+    """Bills its looks with what an H200's driver takes, in place of what the simulator does."""
+
+    _billed_s = 0.0
+
+    @override
+    def _bill(self, cpu_s: float, _call_s: float) -> None:
+        assert isinstance(self.device, Metered)  # noqa: S101 - it is that of this file
+        more_s = self.device.price_s - self.device.cpu_s
+        super()._bill(cpu_s + more_s - self._billed_s, _call_s)
+        self._billed_s = more_s
 
 
 class Noting(OwnControl):
@@ -192,10 +230,12 @@ def play(
     control = Noting(device)
     governor = None
     if strategy is not None:
-        rules = Rules(off_share=0.0, max_slowdown=LIMIT, cpu_budget=1.0)
+        budget = 0.01 if settings.priced else 1.0
+        rules = Rules(off_share=0.0, max_slowdown=LIMIT, cpu_budget=budget)
         chosen = STRATEGIES[strategy](rules)
         chosen.watch(played)
-        governor = Governor(device, control, chosen, rules).start()
+        kind = Billed if settings.priced else Governor
+        governor = kind(device, control, chosen, rules).start()
     minutes: list[dict[str, float]] = []
     clocks_mhz: list[tuple[float, int]] = []
     device.clock.every(60.0, lambda: minutes.append(dict(played.work)))
@@ -218,7 +258,8 @@ def play(
         governor.stop()
         governor.raise_if_failed()
         found.cpu_share = governor.cpu_s / found.duration_s
-        found.device_share = device.cpu_s / found.duration_s
+        of_device_s = device.price_s if settings.priced else device.cpu_s
+        found.device_share = of_device_s / found.duration_s
     return found
 
 

@@ -115,13 +115,13 @@ class Session:
         """Attribute the program, or one phase or all of a variant of it."""
         phase = "" if variant is None else variant.phase
         started_s = self._device.clock.now_s()
-        self._check(configuration, method)
+        notes: list[str] = []
+        traced = self._checked(configuration, method, notes)
         try:
             records = self._bench.measure(trial_of(configuration))
             measured = _by_phase(records, phase)
             boards = [Readings.of(own, _STATIC) for own in by_board(measured, self._num_boards)]
-            notes = list(dict.fromkeys(note for board in boards for note in board.notes))
-            traced = self._traced(configuration, notes)
+            notes += dict.fromkeys(note for board in boards for note in board.notes)
             self._report("Profiling")
             profiles = self._profiles(configuration, traced, boards, measured, variant)
             estimates = self._estimates(traced, configuration, notes)
@@ -154,11 +154,25 @@ class Session:
             notes=(*notes, *replays.refused()),
         )
 
-    def _check(self, configuration: Configuration, method: Asked) -> None:
-        """Refuse what cannot be answered, before minutes of measuring."""
+    def _checked(
+        self, configuration: Configuration, method: Asked, notes: list[str]
+    ) -> tuple[ProgramPhase, ...]:
+        """Trace the program; refuse what cannot be answered, before minutes of measuring."""
         self._require_kernels(configuration)
-        if method == "classes":
-            self._require_prices(configuration)
+        instead = "--method classes prices kernels by the estimator; take --method replay"
+        if method == "classes" and self._spec is None:
+            name = self._device.identity().name
+            raise ConfigError(f"{instead}, since {name} is not in the catalogue.")
+        program = WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs))
+        try:
+            return traced_program(program)
+        except ConfigError as error:
+            if not self._device.is_hardware:
+                raise
+            if method == "classes":
+                raise ConfigError(f"{instead}. {error}") from error
+            notes.append(f"The estimator does not know the program: {error}")
+            return ()
 
     def _require_kernels(self, configuration: Configuration) -> None:
         """Refuse what has no calls to attribute to: a recording, or a compiled program."""
@@ -182,26 +196,6 @@ class Session:
                 f"{self._num_boards} GPUs that run a copy each take what one takes; attribute one, "
                 f"or have them share the program: --tensor-parallel {self._num_boards}."
             )
-
-    def _require_prices(self, configuration: Configuration) -> None:
-        """Refuse what the estimator cannot price."""
-        instead = "--method classes prices kernels by the estimator; take --method replay"
-        if self._spec is None:
-            name = self._device.identity().name
-            raise ConfigError(f"{instead}, since {name} is not in the catalogue.")
-        try:
-            traced_program(WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs)))
-        except ConfigError as error:
-            raise ConfigError(f"{instead}. {error}") from error
-
-    def _traced(self, configuration: Configuration, notes: list[str]) -> tuple[ProgramPhase, ...]:
-        try:
-            return traced_program(self._bench.prepared(configuration))
-        except ConfigError as error:
-            if not self._device.is_hardware:
-                raise
-            notes.append(f"The estimator does not know the program: {error}")
-            return ()
 
     def _profiles(
         self,

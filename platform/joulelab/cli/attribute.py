@@ -30,6 +30,7 @@ from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
+from joulelab.devices.base import check_point
 from joulelab.devices.choice import open_device
 from joulelab.devices.control import JointControl
 from joulelab.errors import ConfigError, MeasurementError
@@ -105,6 +106,8 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
         """Open the GPUs and borrow their clocks until ``stack`` ends."""
         addresses = self._addresses()
         device = stack.enter_context(closing(open_device(addresses[0])))
+        for point in (self.point, *self._other_points()):
+            check_point(point, device.capabilities())
         partners = [
             stack.enter_context(closing(device.open_partner(address))) for address in addresses[1:]
         ]
@@ -133,11 +136,14 @@ class Attribute(OneGpu, ClockOptions, Printing, Generic[Settings]):
             self.device, store=self.store, gpu=self.gpu, num_gpus=self.gpus_per_trial
         )
 
+    def _other_points(self) -> list[OperatingPoint]:
+        clocks_mhz = dict.fromkeys(self.clocks_mhz)
+        return [replace(self.point, sm_clock_mhz=clock_mhz) for clock_mhz in clocks_mhz]
+
     def _others(self, session: Session) -> tuple[list[tuple[str, Attribution]], list[str]]:
         """Attribute at the other clocks; return also why some of them cannot be."""
         clocks, refused = [], []
-        for mhz in dict.fromkeys(self.clocks_mhz):
-            point = replace(self.point, sm_clock_mhz=mhz)
+        for point in self._other_points():
             try:
                 clocks.append((point.label, session.attribute(self._asked(point), self.method)))
             except MeasurementError as error:  # the power limit holds no such clock

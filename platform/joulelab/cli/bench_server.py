@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.analysis.quantities import PLUS_MINUS, brief, uncertain
+from joulelab.analysis.quantities import brief, uncertain
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.cli import run_report
 from joulelab.cli.options import (
@@ -203,8 +203,8 @@ def _lines(use: ServerUse) -> list[str]:
             if name in known:
                 lines.append(uncertain(known[name], relative * known[name], f"J/{per}"))
         lines.append(
-            f"{PLUS_MINUS} is the standard uncertainty of the reading. Energy is that of whole "
-            "GPUs from the first request to the last answer, idle power included."
+            f"{run_report.PLUS_MINUS_SENSOR} Energy is that of whole GPUs from the first request "
+            "to the last answer, idle power included."
         )
     if not served.has_token_counts and served.output_tokens:
         lines.append(

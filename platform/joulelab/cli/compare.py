@@ -9,7 +9,13 @@ from rich.console import RenderableType
 from rich.text import Text
 from typing_extensions import override
 
-from joulelab.analysis.estimates.overview import contrast_table, front_sentences, ranked, with_front
+from joulelab.analysis.estimates.overview import (
+    contrast_table,
+    front_sentences,
+    price_of,
+    ranked,
+    with_front,
+)
 from joulelab.cli import words
 from joulelab.cli.estimate import Estimate
 from joulelab.errors import ConfigError
@@ -39,6 +45,8 @@ class Compare(Estimate):
     @override
     def predict(self) -> tuple[Cell, ...]:
         prices = read_prices(self.price)
+        for name in words.devices(self.device, self.power_mode):
+            price_of(find_processor(name).key, prices)
         return with_front(ranked(Estimate.predict(self)), prices)
 
     @override

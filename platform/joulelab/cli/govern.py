@@ -16,6 +16,7 @@ from rich.text import Text
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.cli.options import OneGpu, check_places, parse_before_dashes, write_result
 from joulelab.cli.run import NOT_EXECUTABLE, NOT_FOUND
+from joulelab.core.bounds import MOST_S, check_positive
 from joulelab.core.codec import to_json
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.base import Device
@@ -102,8 +103,7 @@ class Govern(OneGpu):
                 "joulelab govern needs a program after two dashes, or --duration-s and, on a "
                 "simulated GPU, --load, as in: joulelab govern -- python serve.py."
             )
-        if self.duration_s is not None and not self.duration_s > 0:
-            raise ConfigError(f"--duration-s must be positive, got {self.duration_s}.")
+        check_positive("--duration-s", self.duration_s, MOST_S)
         kind = STRATEGIES[self.strategy]
         if self.rules.fixed is not None and kind is not STRATEGIES["fixed"]:
             raise ConfigError(
@@ -272,7 +272,8 @@ def _comparison_lines(found: Comparison, outcome: GovernorReport) -> list[str]:
     lines = [
         f"Against the driver's own clocks ({found.num_on} governed blocks, {found.num_off} left "
         f"to it): {', '.join(changes)}.",
-        basis,
+        f"{basis} Energy is what the board's own sensor shows: its gain cancels, but a constant "
+        "that it adds is not in the intervals.",
     ]
     if found.time.upper > outcome.rules.max_slowdown:
         lines.append(

@@ -19,6 +19,10 @@ from joulelab.monitor.window import CpuUse, GpuTotals, GpuUse
 from joulelab.running.measure import ProgramUse
 from joulelab.serving.bench import ServerUse
 
+PLUS_MINUS_SENSOR = (
+    f"{PLUS_MINUS} is the standard uncertainty of the reading; the sensor's own "
+    f"{PLUS_MINUS}{SENSOR_CLASS:.0%} between boards comes on top."
+)
 _UNKNOWN = "-"
 _FEW = 2  # GPUs that do not count are told apart up to this many
 _SHORT = 14  # characters of a UUID that tell GPUs apart, so that a table fits into 80 columns
@@ -159,9 +163,5 @@ def _lines(use: ProgramUse) -> list[str]:
     if others := [gpu for gpu in use.others if gpu.valid]:
         lines.append(f"Not counted: {_drawn(others)} meanwhile.")
     if use.known_energy_j is not None:
-        lines.append(
-            f"{PLUS_MINUS} is the standard uncertainty of the reading; the sensor's own "
-            f"{PLUS_MINUS}{SENSOR_CLASS:.0%} between boards comes on top. Start, loading and idle "
-            "times are in it."
-        )
+        lines.append(f"{PLUS_MINUS_SENSOR} Start, loading and idle times are in the energy.")
     return lines

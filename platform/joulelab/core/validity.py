@@ -137,7 +137,9 @@ def unseen_finding() -> Finding:
 def trace_findings(trace: PowerTrace | None, start_s: float, stop_s: float) -> tuple[Finding, ...]:
     """Judge whether power samples cover the windows without a gap."""
     if trace is None or not trace.spans(start_s, stop_s):
-        seen = "none came" if trace is None else f"they end at {trace.t_s[-1]:.2f} s"
+        seen = "none came"
+        if trace is not None:
+            seen = f"they begin at {trace.t_s[0]:.2f} and end at {trace.t_s[-1]:.2f} s"
         return (
             Finding(
                 reason="sample_gap",

@@ -31,9 +31,20 @@ from joulelab.workloads.ranks import Ranks
 class ActivityProbe(ABC):
     """Counts unit activity between its making and :meth:`read`."""
 
+    can_mark: ClassVar[bool] = False
+    """Whether :meth:`mark` spares what :meth:`read` costs."""
+
     @abstractmethod
     def read(self) -> Activity:
         """Return mean activity since the probe was made or last read."""
+
+    def mark(self) -> None:
+        """Take note of the counters now, for :meth:`read_to_mark`."""
+        raise NotImplementedError
+
+    def read_to_mark(self) -> Activity:
+        """Return mean activity until the last mark, from which on the next read counts."""
+        raise NotImplementedError
 
 
 class Device(ABC):
@@ -106,6 +117,10 @@ class Device(ABC):
         :meth:`read_state` has them. A backend that is quick in everything reads it all.
         """
         return self.read_state()
+
+    def read_sm_clock_mhz(self) -> int:
+        """Read the SM clock alone, to be looked at often."""
+        return self.read_brief_state().sm_clock_mhz
 
     def read_live_state(self) -> DeviceState:
         """Read the brief state, utilisation and memory in use, to be looked at every second."""

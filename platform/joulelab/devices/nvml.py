@@ -142,6 +142,10 @@ class NvmlDevice(Device):
         return self._state.read_brief()
 
     @override
+    def read_sm_clock_mhz(self) -> int:
+        return self._state.read_clock_mhz(pynvml.NVML_CLOCK_SM)
+
+    @override
     def read_live_state(self) -> DeviceState:
         return self._state.read_live()
 

@@ -94,7 +94,7 @@ class Schedule:
         while now_s >= self.blocks[-1].start_s + self._block_s:
             start_s = self.blocks[-1].start_s + self._block_s
             self.blocks.append(Block(is_on=self._deal(), start_s=start_s))
-        return self.blocks[-1]
+        return next(each for each in reversed(self.blocks) if each.start_s <= now_s)
 
     def _deal(self) -> bool:
         if not self._num_in_round:

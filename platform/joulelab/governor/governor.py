@@ -12,16 +12,16 @@ from joulelab.devices.base import Device
 from joulelab.devices.control import Control
 from joulelab.errors import JouleLabError
 from joulelab.governor.account import Account
+from joulelab.governor.attention import HeldClock, Looking, Steadiness
 from joulelab.governor.choosing import Chooser, outlook_of
-from joulelab.governor.comparison import Block, Schedule
+from joulelab.governor.comparison import SETTLE_S, Block, Schedule
 from joulelab.governor.observing import (
     CAPPED,
     HELD_BACK,
     HOT,
-    Looking,
+    Expected,
     Observation,
     Observer,
-    Steadiness,
     Tenants,
 )
 from joulelab.governor.phase import DEFAULT, Phase, Recogniser
@@ -35,8 +35,7 @@ CAPPED_S = 0.25
 _HURRY = 0.5
 """After a window of no phase, as where one ends, or one too short for the driver, the next look
 comes after so much of a period."""
-NOT_HELD_S = 2.0
-"""A clock above the one that was set, for so long, is one that is not held."""
+FRESH_S = 10.0  # for so long what a known point gives need not be learned at every look
 
 
 class Governor(Background):
@@ -88,6 +87,7 @@ class Governor(Background):
         self._control = control
         self._tenants = tenants
         self._observer: Observer
+        self._last: Observation
         top_mhz, outlook = outlook_of(device, rules)
         if not outlook.points and not self.observing_only:
             self.observing_only = f"{device.identity().name} has no {rules.knob} that can be set"
@@ -97,9 +97,8 @@ class Governor(Background):
         self._phase: Phase | None = None
         self._streak = 0
         self._pending: list[tuple[Observation, Block, OperatingPoint]] = []
-        self.steadiness = Steadiness()
-        self._not_held_s = self._progress = 0.0
-        self._last_speed = 1.0
+        self.steadiness, self._held = Steadiness(), HeldClock()
+        self._progress, self._last_speed, self._is_brief = 0.0, 1.0, False
         self._turn = Lock()
         self.looking = Looking(rules.period_s, rules.cpu_budget, self._clock.now_s())
 
@@ -110,6 +109,7 @@ class Governor(Background):
             self._clock.now_s(), block_s=rules.block_s, off_share=rules.off_share, seed=rules.seed
         )
         self._observer = Observer(self.device)
+        self.looking.may_be_brief = self._observer.may_be_brief
         self._ticker = self._clock.every(rules.period_s, self._beat)
         return self
 
@@ -142,11 +142,14 @@ class Governor(Background):
     def _act(self, now_s: float) -> None:
         is_done = False
         try:
-            seen = self._observer.read()
-            if seen is not None:
+            windows = self._observer.look(self._expected(now_s))
+            self._is_brief = windows == ()
+            for seen in windows or ():
                 self._note(seen)
-                self._set(self._wanted(seen.stop_s), seen)
-            if (seen is None or len(self._pending) == 1) and self._ticker is not None:
+            if windows:
+                self._set(self._wanted(windows[-1].stop_s))
+            is_behind = windows is None or (windows and windows[-1].stop_s < now_s)
+            if (is_behind or len(self._pending) == 1) and self._ticker is not None:
                 self._ticker.call_at(now_s + _HURRY * self.looking.period_s)
             is_done = True
         finally:
@@ -157,10 +160,25 @@ class Governor(Background):
     def _bill(self, cpu_s: float, _call_s: float) -> None:
         super()._bill(cpu_s, _call_s)
         looking, now_s = self.looking, self._clock.now_s()
-        if self._ticker is not None and looking.bill(cpu_s, now_s):
+        if self._ticker is not None and looking.bill(cpu_s, now_s, is_brief=self._is_brief):
             self._ticker.set_period_s(looking.period_s)
             if looking.note:
                 self.notes.append(looking.note)
+
+    def _expected(self, now_s: float) -> Expected | None:
+        """Return what a look sees if nothing changed; ``None`` where all is to be read."""
+        tally = None if self._phase is None else self._phase.tallies.get(self._point)
+        if not self.looking.are_brief or tally is None or not tally.is_known:
+            return None
+        # A window must not be of two blocks, nor be left out with what settles.
+        block_s, begun_s = self.schedule.block(now_s).start_s, self._observer.start_s
+        is_whole = begun_s < block_s or begun_s < block_s + SETTLE_S <= now_s
+        is_fresh = tally.last_s > min(self._since_s, now_s - FRESH_S)
+        if is_whole or not is_fresh or self._wanted(now_s) != self._point:
+            return None
+        if self._streak and self._last.start_s >= self._since_s:
+            return Expected(self._last.power_w, self._last.sm_clock_mhz)
+        return Expected(tally.power_w.mean, tally.sm_clock_mhz.mean)
 
     def _note(self, seen: Observation) -> None:
         """Say which phase a window is of, and put it into all accounts."""
@@ -170,12 +188,14 @@ class Governor(Background):
         block.report(seen, reported)
         phase = self.recogniser.recognise(seen, self._point)
         self._streak = self._streak + 1 if phase is not None and phase is self._phase else 0
-        self._phase = phase
+        self._phase, self._last = phase, seen
         self._note_tenants(seen.stop_s, block)
-        self.steadiness.add(seen.stop_s, is_known=phase is not None)
+        self.steadiness.add(seen, is_known=phase is not None)
+        why = self._held.watch(seen, self._point.sm_clock_mhz)
+        if why and not self.observing_only:
+            self._give_up(why)
         self.watched_s += seen.duration_s
-        is_own_limit = self._point.power_limit_w is not None
-        if seen.reasons & (HOT if is_own_limit else HELD_BACK):
+        if seen.reasons & (HELD_BACK if self._point.power_limit_w is None else HOT):
             self.throttled_s += seen.duration_s
         if phase is None:
             self._pending.append((seen, block, self._point))
@@ -251,8 +271,7 @@ class Governor(Background):
             return DEFAULT
         return self.chooser.choose(self._phase, self.recogniser.phases, now_s)
 
-    def _set(self, point: OperatingPoint, seen: Observation) -> None:
-        self._watch_clock(seen)
+    def _set(self, point: OperatingPoint) -> None:
         if self._control is None or self.observing_only or point == self._point:
             return
         try:
@@ -266,17 +285,6 @@ class Governor(Background):
             return
         self._point, self._since_s = point, self._clock.now_s()
         self.num_changes += 1
-
-    def _watch_clock(self, seen: Observation) -> None:
-        """Give up where the clock stays above the one that was set."""
-        wanted_mhz = self._point.sm_clock_mhz
-        is_above = wanted_mhz is not None and seen.sm_clock_mhz > wanted_mhz + CLOCK_TOLERANCE_MHZ
-        self._not_held_s = self._not_held_s + seen.duration_s if is_above else 0.0
-        if self._not_held_s > NOT_HELD_S and not self.observing_only:
-            self._give_up(
-                f"the SM clock was to be held at {wanted_mhz} MHz and is at "
-                f"{seen.sm_clock_mhz:.0f} MHz; something else sets it, or the driver does not obey."
-            )
 
     def _give_up(self, why: str) -> None:
         """Set nothing from now on; what was seen since the last look is not believed."""

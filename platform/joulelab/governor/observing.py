@@ -1,12 +1,14 @@
 """What a governor sees of a GPU, of itself and of others, from one look to the next."""
 
-from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from joulelab.core.device import Activity, EventReason
 from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
+from joulelab.core.trace import PowerTrace
 from joulelab.devices.base import ActivityProbe, Device
 from joulelab.errors import MeasurementError
 from joulelab.monitor.sensors import OwnProcesses
@@ -20,25 +22,26 @@ HELD_BACK = CAPPED | HOT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A GPU between two looks."""
+    """A GPU from one look to a later one."""
 
     start_s: float
     stop_s: float
     power_w: float
     activity: Activity  # mean activity of the units
-    sm_clock_mhz: float  # mean of the SM clock at both looks
-    least_clock_mhz: float  # the lower one of both
-    is_settled: bool  # whether both looks saw one SM clock
-    reasons: EventReason  # what held the clock down at either look
+    sm_clock_mhz: float  # mean of the SM clock at all looks
+    least_clock_mhz: float  # the lowest of them
+    is_settled: bool  # whether all looks saw one SM clock
+    reasons: EventReason  # what held the clock down at any look
+    num_looks: int = 1  # how many times it was looked until the end
 
     @property
     def duration_s(self) -> float:
-        """Time between the looks."""
+        """Time between the first look and the last."""
         return self.stop_s - self.start_s
 
     @property
     def energy_j(self) -> float:
-        """Energy between the looks."""
+        """Energy between them."""
         return self.power_w * self.duration_s
 
     @property
@@ -47,8 +50,31 @@ class Observation:
         return self.activity.gr_engine_active or 0.0
 
 
+LONGEST_S = 2.0
+"""So long at most are activity and power not computed; drivers hold power samples of 2.4 s."""
+_MOVED, _MOVED_W, _MOVED_CLOCK = 0.06, 6.0, 0.03
+"""Power and clock are others where they differ by more than these shares, and power by so many
+watts."""
+
+
+class Expected(NamedTuple):
+    """What a look sees where nothing changed."""
+
+    power_w: float
+    sm_clock_mhz: float
+
+
+_Look = tuple[float, int]  # when, and the SM clock in MHz
+_Part = tuple[list[_Look], Activity, EventReason]
+
+
 class Observer:
-    """Reads one device, window after window."""
+    """Reads one device, window after window.
+
+    A brief look marks the counters of activity, and reads power and clock. As long as these are as
+    expected, the window goes on, unless it is long enough. What came since the last look at which
+    they were is a window of its own.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -56,114 +82,102 @@ class Observer:
         self._has_samples = capabilities.has_power_samples
         self.counts_activity = capabilities.has_activity
         self._probe: ActivityProbe | None = None
-        self._state = device.read_brief_state()
-        self._looked_s = device.clock.now_s()
+        state = device.read_brief_state()
+        self._reasons = state.event_reasons  # at the end of the last window
+        self._looks: list[_Look] = [(device.clock.now_s(), state.sm_clock_mhz)]
         if self.counts_activity:
             self._probe = device.activity()
+        self.may_be_brief = self._probe is not None and self._probe.can_mark
+        """Whether a look can be cheaper than others."""
 
-    def read(self) -> Observation | None:
-        """Return what was since the last read; ``None`` if that is too short ago to be known.
+    @property
+    def start_s(self) -> float:
+        """When the window that goes on began."""
+        return self._looks[0][0]
 
-        Raises DeviceLostError if the device has gone.
+    def look(self, expected: Expected | None = None) -> tuple[Observation, ...] | None:
+        """Return what was since the windows that were returned last, in one window or two.
+
+        There is none yet where all is as ``expected``. ``None`` if the last one began too short ago
+        for anything to be known. Raises DeviceLostError if the device has gone.
         """
-        start_s, now_s = self._looked_s, self._device.clock.now_s()
-        if now_s - start_s < LEAST_S:
+        now_s = self._device.clock.now_s()
+        if now_s - self._looks[-1][0] < LEAST_S:
             return None
+        is_same = False
+        if expected is not None and self._probe is not None and self.may_be_brief:
+            clock_mhz = self._device.read_sm_clock_mhz()
+            is_same = self._is_as(expected, clock_mhz)
+            if is_same and now_s - self.start_s < LONGEST_S:
+                with suppress(MeasurementError):  # the driver wants more time between two
+                    self._probe.mark()
+                    self._looks.append((now_s, clock_mhz))
+                return ()
+        parts = self._parts(now_s, is_cut=not is_same)
+        return self._observed(parts) if parts else None
+
+    def _is_as(self, expected: Expected, clock_mhz: int) -> bool:
+        """Whether clock and power are as expected; power is not read where the clock is not."""
+        off_mhz = abs(clock_mhz - expected.sm_clock_mhz)
+        if off_mhz > _MOVED_CLOCK * expected.sm_clock_mhz:
+            return False
+        off_w = abs(self._device.read_power_w() - expected.power_w)
+        return off_w <= max(_MOVED * expected.power_w, _MOVED_W)
+
+    def _parts(self, now_s: float, *, is_cut: bool) -> list[_Part]:
+        """End the window, or two of them; return the looks of each, activity, and reasons.
+
+        The last one goes on if the driver wants more time between two reads.
+        """
+        parts: list[_Part] = []
+        if self._probe is not None and is_cut and len(self._looks) > 1:
+            parts.append((self._looks, self._probe.read_to_mark(), self._reasons))
+            self._looks = self._looks[-1:]
         try:
             activity = None if self._probe is None else self._probe.read()
-        except MeasurementError:  # the driver wants more time between two reads
-            return None
-        before, after = self._state, self._device.read_brief_state()
-        self._state, self._looked_s = after, now_s
-        return Observation(
-            start_s=start_s,
-            stop_s=now_s,
-            power_w=self._power_w(start_s, now_s),
-            # Without counters of activity a driver tells whether a kernel ran.
-            activity=activity or Activity(gr_engine_active=after.gpu_utilization),
-            sm_clock_mhz=(before.sm_clock_mhz + after.sm_clock_mhz) / 2,
-            least_clock_mhz=min(before.sm_clock_mhz, after.sm_clock_mhz),
-            is_settled=abs(before.sm_clock_mhz - after.sm_clock_mhz) <= CLOCK_TOLERANCE_MHZ,
-            reasons=before.event_reasons | after.event_reasons,
-        )
+        except MeasurementError:
+            return parts
+        state = self._device.read_brief_state()
+        # Without counters of activity a driver tells whether a kernel ran.
+        activity = activity or Activity(gr_engine_active=state.gpu_utilization)
+        look = now_s, state.sm_clock_mhz
+        parts.append(([*self._looks, look], activity, self._reasons | state.event_reasons))
+        self._looks, self._reasons = [look], state.event_reasons
+        return parts
 
-    def _power_w(self, start_s: float, stop_s: float) -> float:
+    def _observed(self, parts: list[_Part]) -> tuple[Observation, ...]:
+        samples = self._device.read_power_samples() if self._has_samples else None
+        found = []
+        for looks, activity, reasons in parts:
+            power_w = self._mean_w(looks[0][0], looks[-1][0], samples)
+            found.append(_observation(looks, activity, reasons, power_w))
+        return tuple(found)
+
+    def _mean_w(self, start_s: float, stop_s: float, samples: PowerTrace | None) -> float:
         """Return the mean of the driver's own samples, or of one reading where it holds none."""
-        if self._has_samples:
-            samples = self._device.read_power_samples()
+        if samples is not None:
             first, after = np.searchsorted(samples.t_s, (start_s, stop_s), side="right")
             if first < after:
                 return float(samples.power_w[first:after].mean())
         return self._device.read_power_w()
 
 
-JUDGED_S, SLOWEST_S = 20.0, 1.0
-"""Over how long the cost is judged, and the longest time between looks. A phase that is new costs a
-tenth of a second of a core once, which is no reason to look less often from then on."""
-_ROOM = 0.8
-"""Share of the budget within which looks twice as frequent must stay to be taken again."""
-
-
-class Looking:
-    """Keeps the cost of looking every ``period_s`` within its budget, a share of one core."""
-
-    def __init__(self, period_s: float, budget: float, now_s: float) -> None:
-        self.period_s = period_s
-        self.note = ""
-        """Why looks are taken less often than asked for; empty if they are not."""
-        self._least_s = period_s
-        self._budget = budget
-        self._since_s = now_s
-        self._cpu_s = 0.0
-        self._is_new = True
-
-    def bill(self, cpu_s: float, now_s: float) -> bool:
-        """Take note of what a look cost; return whether the period is another from now on."""
-        self._cpu_s += cpu_s
-        passed_s = now_s - self._since_s
-        if passed_s < JUDGED_S:
-            return False
-        share, is_new = self._cpu_s / passed_s, self._is_new
-        self._cpu_s, self._since_s, self._is_new = 0.0, now_s, False
-        if is_new:  # first calls cost more than all later ones
-            return False
-        if share > self._budget and 2 * self.period_s <= SLOWEST_S:
-            self.period_s *= 2
-            self.note = (
-                f"Looking took {100 * share:.1f} % of a core, so that looks are taken every "
-                f"{self.period_s:g} s, and a phase is recognised that much later."
-            )
-            return True
-        if self.period_s > self._least_s and 2 * share <= _ROOM * self._budget:
-            self.period_s, self.note = self.period_s / 2, ""
-            return True
-        return False
-
-
-HORIZON_S, UNKNOWN_SHARE = 30.0, 0.5
-_LONG_ENOUGH = 0.8
-
-
-class Steadiness:
-    """Remembers which of the last looks belong to a phase."""
-
-    def __init__(self) -> None:
-        self._looks: deque[tuple[float, bool]] = deque()
-        self._num_unknown = 0
-
-    def add(self, at_s: float, *, is_known: bool) -> None:
-        """Take note of a look."""
-        self._looks.append((at_s, is_known))
-        self._num_unknown += not is_known
-        while self._looks[0][0] < at_s - HORIZON_S:
-            self._num_unknown -= not self._looks.popleft()[1]
-
-    @property
-    def is_unsteady(self) -> bool:
-        """Whether most of the last half minute belongs to no phase."""
-        if not self._looks or self._looks[-1][0] - self._looks[0][0] < _LONG_ENOUGH * HORIZON_S:
-            return False
-        return self._num_unknown > UNKNOWN_SHARE * len(self._looks)
+def _observation(
+    looks: list[_Look], activity: Activity, reasons: EventReason, power_w: float
+) -> Observation:
+    clocks_mhz = [clock_mhz for _, clock_mhz in looks]
+    ends_mhz = (clocks_mhz[0] + clocks_mhz[-1]) / 2
+    return Observation(
+        start_s=looks[0][0],
+        stop_s=looks[-1][0],
+        power_w=power_w,
+        activity=activity,
+        sm_clock_mhz=(sum(clocks_mhz[1:-1]) + ends_mhz) / (len(looks) - 1),
+        least_clock_mhz=min(clocks_mhz),
+        is_settled=max(clocks_mhz) - min(clocks_mhz) <= CLOCK_TOLERANCE_MHZ,
+        reasons=reasons,
+        num_looks=len(looks) - 1,
+    )
 
 
 LOOK_S = 2.0

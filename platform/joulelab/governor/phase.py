@@ -109,12 +109,12 @@ class Average:
     mean: float = 0.0
     _squares: float = 0.0
 
-    def add(self, value: float, kept: float) -> None:
-        """Take in a value; of what came before the share ``kept`` still counts."""
-        self.weight = self.weight * kept + 1.0
+    def add(self, value: float, kept: float, num: int = 1) -> None:
+        """Take in the mean of ``num`` values; of those before the share ``kept`` still counts."""
+        self.weight = self.weight * kept + num
         off = value - self.mean
-        self.mean += off / self.weight
-        self._squares = self._squares * kept + off * (value - self.mean)
+        self.mean += num * off / self.weight
+        self._squares = self._squares * kept + num * off * (value - self.mean)
 
     @property
     def relative_u(self) -> float:
@@ -143,9 +143,9 @@ class Tally:
         """Take in a window."""
         kept = exp(-(seen.stop_s - self.last_s) / MEMORY_S) if self.speed.weight else 0.0
         self.last_s = seen.stop_s
-        self.speed.add(speed, kept)
-        self.power_w.add(seen.power_w, kept)
-        self.sm_clock_mhz.add(seen.sm_clock_mhz, kept)
+        self.speed.add(speed, kept, seen.num_looks)
+        self.power_w.add(seen.power_w, kept, seen.num_looks)
+        self.sm_clock_mhz.add(seen.sm_clock_mhz, kept, seen.num_looks)
 
 
 DEFAULT = OperatingPoint()

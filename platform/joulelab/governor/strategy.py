@@ -34,8 +34,8 @@ class Rules:
         block_s: Length of the blocks that are governed or left to the driver, in seconds.
         period_s: Time between looks, in seconds; NVML counts activity over no less than 0.1, so
             that looks at exactly that would come too early half of the time.
-        cpu_budget: Share of one core that looking and choosing may take; beyond it looks are
-            taken half as often.
+        cpu_budget: Share of one core that looking and choosing may take; beyond it activity and
+            power are computed only where power or clock moves, and then looks are taken less often.
         fixed: Value of the knob for the strategy ``fixed``, in MHz or W.
         seed: Seed of the order of the blocks.
     """

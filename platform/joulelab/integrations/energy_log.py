@@ -30,7 +30,8 @@ class EnergyLog:
         print(energy.metrics())
 
     Args:
-        monitor: Where energy comes from; ``None`` for a monitor of its own.
+        monitor: Where energy comes from; ``None`` for a monitor of its own. One that is not open
+            yet is started and stopped with the log.
         max_energy_j: Energy after which :attr:`is_spent` is true, in joules. As it is approached,
             energy is read when it should be reached at the last power, and a step after that it
             is overshot by some 0.2 s of the loop.
@@ -51,7 +52,7 @@ class EnergyLog:
             if value is not None and not 0 < value < math.inf:
                 raise ConfigError(f"{name} must be positive, got {value}.")
         self._monitor = monitor
-        self._is_own = monitor is None
+        self._is_ours = False  # whether this log started the monitor, and so stops it
         self._max_energy_j = max_energy_j
         self._interval_s = interval_s
         self._window: Window | None = None
@@ -76,6 +77,7 @@ class EnergyLog:
         """Begin to measure."""
         if self._monitor is None:
             self._monitor = Monitor()
+        self._is_ours = self._is_ours or not self._monitor.is_open
         self._monitor.start()
         self._begin()
 
@@ -116,9 +118,9 @@ class EnergyLog:
             else:  # nothing was done since the last read, and it is too short for the sensors
                 self._monitor.end(self._window)
                 self._window = None
-            if self._is_own:
+            if self._is_ours:
                 self._monitor.stop()
-                self._monitor = None
+                self._is_ours = False
 
     def __enter__(self) -> "EnergyLog":
         self.start()

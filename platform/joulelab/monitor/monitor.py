@@ -46,10 +46,10 @@ class Monitor:
     use), so that work is counted where it was asked for.
 
     Args:
-        gpus: Which GPUs: UUIDs or numbers in the driver's order. ``None`` for those that this
-            process may use (``CUDA_VISIBLE_DEVICES``), under ``torchrun`` for the rank's own; so
-            each GPU of a node is sampled once, by its rank, and the processors by the first rank.
-            Monitors of one process share what they sample.
+        gpus: Which GPUs: UUIDs or numbers in the driver's order, or one of these. ``None`` for
+            those that this process may use (``CUDA_VISIBLE_DEVICES``), under ``torchrun`` for the
+            rank's own; so each GPU of a node is sampled once, by its rank, and the processors by
+            the first rank. Monitors of one process share what they sample.
         device: How to reach them: ``"auto"`` takes NVML, else DCGM, else ``nvidia-smi``; or the
             name of a backend.
         store: Folder of state or recordings, for backends that are not hardware.
@@ -65,7 +65,7 @@ class Monitor:
 
     def __init__(
         self,
-        gpus: Sequence[str | int] | None = None,
+        gpus: Sequence[str | int] | str | int | None = None,
         *,
         device: str = "auto",
         store: str | Path | None = None,
@@ -92,6 +92,11 @@ class Monitor:
         self._lock = threading.Lock()
         self._settling = threading.RLock()  # waits for samples, in which windows go on being begun
         self._ticker: Ticker | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it samples, so that windows can begin."""
+        return self._ticker is not None
 
     def start(self) -> Self:
         """Begin to sample; a ``with`` block does so by itself."""

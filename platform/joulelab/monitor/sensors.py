@@ -21,13 +21,14 @@ _INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 
 
 def find_gpus(
-    device: str, store: str | None, gpus: Iterable[str | int] | None
+    device: str, store: str | None, gpus: Iterable[str | int] | str | int | None
 ) -> tuple[DeviceAddress, ...]:
     """Find the GPUs that a monitor watches; its arguments are those of the monitor.
 
     Raises DeviceNotFoundError if there is no such GPU; names those that there are.
     """
-    gpus = None if gpus is None else tuple(gpus)
+    if gpus is not None:
+        gpus = (gpus,) if isinstance(gpus, str | int) else tuple(gpus)
     has_uuids = gpus is not None and any(isinstance(gpu, str) for gpu in gpus)
     there = (find_visible if has_uuids else find_default)(device, store)
     if gpus is None:

@@ -46,6 +46,21 @@ def counted(
     return those, tuple(use for use in uses if use not in those)
 
 
+def notes_of_sight(what: str, counted: Iterable[GpuUse], others: Iterable[GpuUse]) -> list[str]:
+    """Say on which GPUs what ran was not seen though they count, and the other way round."""
+    warnings = [
+        f"{use.uuid} was named, but the {what} was not seen on it."
+        for use in counted
+        if not use.seen
+    ]
+    warnings += [
+        f"{use.uuid} was not named, but the {what} was seen on it; its energy is not counted."
+        for use in others
+        if use.seen
+    ]
+    return warnings
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
     """What the GPUs that count and the processors used, whatever ran on them."""
@@ -214,16 +229,7 @@ def _notes(
     child: Child, duration_s: float, counted: Sequence[GpuUse], others: Sequence[GpuUse]
 ) -> list[str]:
     """Say what the numbers alone do not."""
-    warnings = [
-        f"{use.uuid} was named, but the program was not seen on it."
-        for use in counted
-        if not use.seen
-    ]
-    warnings += [
-        f"{use.uuid} was not named, but the program was seen on it; its energy is not counted."
-        for use in others
-        if use.seen
-    ]
+    warnings = notes_of_sight("program", counted, others)
     late_s = max((duration_s - use.duration_s for use in counted), default=0.0)
     if late_s > UNSEEN_START_S:
         warnings.append(

@@ -9,7 +9,7 @@ import numpy as np
 from joulelab.monitor.monitor import Monitor
 from joulelab.monitor.window import GpuTotals
 from joulelab.provenance import collect_provenance
-from joulelab.running.measure import InForce, Use, counted
+from joulelab.running.measure import InForce, Use, counted, notes_of_sight
 from joulelab.serving.client import Reply
 from joulelab.serving.deployment import Deployment
 from joulelab.serving.settings import LatencyLimits, Load, ServerSettings
@@ -161,7 +161,7 @@ async def bench(
         cpu=window.cpu,
         requested=in_force.point,
         receipts=in_force.receipts,
-        notes=tuple(in_force.lost),
+        notes=(*in_force.lost, *notes_of_sight("server", gpus, others)),
         missing=missing,
         provenance=provenance,
     )

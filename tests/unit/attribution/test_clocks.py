@@ -103,6 +103,15 @@ def test_a_page_shows_the_components_at_every_clock(replayed):
     assert "over clocks" not in page(found)
 
 
+def test_a_clock_that_the_device_has_not_is_refused_before_anything_is_measured(words, capsys):
+    """It was refused once all clocks before it had been attributed, and these were lost."""
+    assert main([*words, "--clocks-mhz", "1200", "1411", *BLOOM]) == 2
+
+    said = capsys.readouterr().err
+    assert "got 1411; the nearest: 1410" in said
+    assert "Preparing" not in said
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from planted_attributions import attribute
 
+from joulelab.attribution import session
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED
 from joulelab.attribution.components import component_of, layer_of
 from joulelab.attribution.session import Session
@@ -127,16 +128,31 @@ def test_without_idle_power_there_is_no_attribution(tmp_path):
         attribute(tmp_path, procedure=Procedure(idle_s=0))
 
 
-def test_what_classes_cannot_price_is_refused_before_it_is_measured(tmp_path):
-    """A function of one's own on an H200 was measured for a minute and a half first."""
+@pytest.mark.parametrize("method", ["replay", "classes"])
+def test_what_cannot_be_attributed_is_refused_before_it_is_measured(tmp_path, method):
+    """A function of one's own on an H200 was measured for a minute and a half first.
+
+    So it was by classes; by replay on a simulated GPU it still was.
+    """
     told = []
     device = SimulatedDevice.open(fleet("a100_sxm", 1, str(tmp_path))[0])
     gemm = Configuration.of("gemm", WORKLOADS["gemm"].from_knobs({}).settings)
 
-    with pytest.raises(ConfigError, match="take --method replay"):
-        Session(device, report=told.append).attribute(gemm, "classes")
+    with pytest.raises(ConfigError, match="must be a network, got Gemm"):
+        Session(device, report=told.append).attribute(gemm, method)
 
     assert not told
+
+
+def test_a_network_of_ones_own_is_traced_once(tmp_path, monkeypatch):
+    """By classes it was traced once to see whether it can be priced, and again for its prices."""
+    traced = []
+    trace = session.traced_program
+    monkeypatch.setattr(session, "traced_program", lambda one: traced.append(one) or trace(one))
+
+    attribute(tmp_path, method="classes", knobs={"model": "tiny", "new_tokens": 4})
+
+    assert len(traced) == 1
 
 
 def test_what_is_done_is_told_kernel_by_kernel(tmp_path):

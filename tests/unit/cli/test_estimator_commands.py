@@ -155,6 +155,19 @@ def test_compare_writes_its_front_and_prices_in_markdown(joulelab, small, tmp_pa
     assert "| 2500 | * |" in written
 
 
+@pytest.mark.parametrize("price", ["h200=31000", "h200=31000,l4=0", "h200=nan,l4=2500"])
+def test_a_price_that_is_missing_or_none_is_refused_before_anything_is_traced(
+    joulelab, tmp_path, price
+):
+    """It was refused after all models had been built and traced, which takes minutes."""
+    asked = "compare", "--model", f"{tmp_path}/absent.py:Small", "--device", "h200,l4"
+
+    code, _, err = joulelab(*asked, "--price", price)
+
+    assert code == 2
+    assert "--price must give each device" in err
+
+
 def test_sweep_finds_a_clock_and_shows_the_table_around_it(joulelab, small):
     code, out, _ = joulelab(
         "estimate-sweep", "--model", f"{small}:Small", "--device", "h100", "--clock-mhz",

@@ -169,7 +169,16 @@ def test_samples_that_stop_before_the_end_are_a_gap():
     (finding,) = trace_findings(PowerTrace(t_s=t_s, power_w=300 + 0 * t_s), 0.0, 6.0)
 
     assert finding.reason == "sample_gap"
-    assert "they end at 3.98 s" in finding.detail
+    assert "they begin at 0.00 and end at 3.98 s" in finding.detail
+
+
+def test_samples_that_begin_after_the_windows_are_said_to():
+    """A program that ended before the sampler had begun was told that samples end after it did."""
+    t_s = np.arange(4.0, 8.0, 0.02)
+
+    (finding,) = trace_findings(PowerTrace(t_s=t_s, power_w=300 + 0 * t_s), 0.0, 2.0)
+
+    assert "must span 0.00 to 2.00 s, but they begin at 4.00" in finding.detail
 
 
 @pytest.mark.parametrize("hole_s", [2.0, -0.25, 5.75], ids=["within", "at start", "at stop"])

@@ -80,6 +80,7 @@ def node(folder):
 
 
 def test_a_load_is_governed_and_what_that_saved_is_told(node, capsys):
+    """What a sensor's constant does to a saving, up to 2 points, stood in no report."""
     code = main(node.words("--load", "decode", "--duration-s", "300"))
 
     said = capsys.readouterr().err
@@ -87,6 +88,7 @@ def test_a_load_is_governed_and_what_that_saved_is_told(node, capsys):
     assert "joulelab govern: " in said.partition("decode 1")[0].splitlines()[-1]
     assert said.count("simulated NVIDIA H200 under ") == 1
     assert "EDP -" in said
+    assert "a constant that it adds is not in the intervals" in said
     saved = node.result["comparison"]["energy"]
     assert saved["lower"] <= saved["value"] <= saved["upper"] < -0.2
     assert node.result["observing_only"] == ""
@@ -175,6 +177,7 @@ def test_observing_only_calls_no_setter(node, capsys):
         ((), (), 2, "needs a program after two dashes"),
         (("--load", "serv"), (), 2, "Did you mean 'serving'"),
         (("--load", "serving", "--duration-s", "-1"), (), 2, "--duration-s must be positive"),
+        (("--load", "serving", "--duration-s", "inf"), (), 2, "at most 1e+09, got inf"),
         (("--strategy", "modle", "--duration-s", "1"), (), 2, "Did you mean 'model'"),
         (("--strategy", "fixed", "--duration-s", "1"), (), 2, "--fixed 1410"),
         (("--strategy", "fixed", "--fixed", "700", "--duration-s", "1"), (), 2, "690 and 705"),

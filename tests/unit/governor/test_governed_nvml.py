@@ -20,15 +20,15 @@ def watch(device):
 
     rules = Rules(off_share=0.0, cpu_budget=1.0)
     with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:
-        looks, read = [], governor._observer.read
+        looks, read = [], governor._observer.look
 
-        def look():
+        def look(expected):
             start_s = time.monotonic()
-            seen = read()
+            seen = read(expected)
             looks.append((start_s, time.monotonic(), seen is not None))
             return seen
 
-        governor._observer.read = look
+        governor._observer.look = look
         until(lambda: sum(is_seen for _, _, is_seen in looks) >= 16)
     governor.raise_if_failed()
     num_windows = sum(phase.num_windows for phase in governor.recogniser.phases)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulelab.governor.observing import JUDGED_S, Looking
+from joulelab.governor.attention import JUDGED_S, Looking
 
 BUDGET = 0.01
 
@@ -38,9 +38,26 @@ def test_looks_are_taken_as_often_as_before_once_that_is_affordable(looking):
 
 def test_looks_that_would_cost_too_much_again_stay_rare(looking):
     now_s = bill(looking, bill(looking, 0.0, 0.0), 0.02)
-    bill(looking, now_s, 0.006, spans=3)  # 1.2 % if taken twice as often
+    for _ in range(5):
+        now_s = bill(looking, now_s, 0.0018 / looking.period_s)  # 1.8 % at ten a second
 
-    assert looking.period_s == 0.2
+    assert looking.period_s == pytest.approx(0.2, abs=0.03)
+
+
+def test_looks_become_brief_before_they_become_rare_and_whole_again_once_that_is_affordable():
+    """Looks at an H200, 3.3 ms each, were 0.42 s apart to keep within 1 % of a core."""
+    looking = Looking(0.1, BUDGET, 0.0, may_be_brief=True)
+    now_s = bill(looking, bill(looking, 0.0, 0.0), 0.033)
+    assert looking.are_brief
+    for cost_s in (0.0033, 0.0007):  # of a look that is whole, once on a busy host
+        for number in range(1, 201):
+            whole = number % 10 == 0
+            looking.bill(cost_s if whole else 0.0006, now_s + number / 10, is_brief=not whole)
+        now_s += JUDGED_S
+        assert looking.are_brief is (cost_s == 0.0033)
+
+    assert looking.period_s == 0.1
+    assert not looking.note
 
 
 def test_what_a_new_phase_costs_once_does_not_make_looks_rare(looking):

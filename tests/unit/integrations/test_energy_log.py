@@ -5,6 +5,7 @@ from fake_gpu import FOREIGN_PID, LOAD_W
 
 from joulelab.errors import ConfigError
 from joulelab.integrations.energy_log import INTERVAL_S, EnergyLog
+from joulelab.monitor import Monitor
 
 ALWAYS_S = 1e-9
 """Read at every step."""
@@ -40,6 +41,24 @@ def test_what_is_drawn_while_the_sensors_are_waited_for_is_in_the_energy_since_t
     monitor.end(whole)
 
     assert energy.metrics()["energy_j"] == pytest.approx(whole.energy_j, rel=0.01)
+
+
+def test_a_monitor_that_was_not_open_is_stopped_with_the_log_and_an_open_one_goes_on(gpu, monitor):
+    """A log started the monitor it was given and left it open: it sampled until the program ended.
+
+    Another log of the same monitor begins where it has ended.
+    """
+    closed = Monitor(devices=[gpu])
+    for _ in range(2):
+        with EnergyLog(closed) as energy:
+            gpu.clock.sleep_s(2.0)
+            energy.step()
+        assert energy.metrics()["energy_j"] == pytest.approx(2 * LOAD_W, rel=0.01)
+        assert not closed.is_open
+    with EnergyLog(monitor):
+        gpu.clock.sleep_s(2.0)
+
+    assert monitor.is_open
 
 
 def test_between_two_reads_nothing_new_is_told(gpu, monitor):

@@ -368,13 +368,16 @@ def test_torch_is_waited_for_at_both_ends(gpu, monkeypatch):
     [
         ({}, None, [0, 1, 2, 3]),
         ({}, [1, "SIM-h200_sxm-3"], [1, 3]),
+        ({}, "SIM-h200_sxm-3", [3]),
+        ({}, 2, [2]),
         ({"LOCAL_RANK": "2"}, None, [2]),
     ],
-    ids=["all", "named", "of the rank"],
+    ids=["all", "named", "one by its UUID", "one by its number", "of the rank"],
 )
 def test_the_gpus_are_those_named_or_the_ranks_or_all(
     tmp_path, monkeypatch, environment, gpus, chosen
 ):
+    """A UUID that is not in a list was read letter by letter: no GPU ``S`` was found."""
     fleet("h200_sxm", 4, str(tmp_path))
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

@@ -132,6 +132,18 @@ def test_the_process_of_another_than_the_server_is_foreign(lab):
     assert "foreign_process" in lab.result["reason"]
 
 
+def test_a_server_that_was_not_seen_on_the_gpu_that_was_named_is_told(lab):
+    """The energy of a GPU that the server may not use was told as its own, without a word.
+
+    Nor was it said that the sensor's own error comes on top, as it is of any other program.
+    """
+    done = lab.bench("--requests", "8", "--uuid", GPU, server=lab.server[:3])
+
+    assert done.returncode == 0, done.stderr
+    assert f"{GPU} was named, but the server was not seen on it." in done.stderr
+    assert "±5% between boards" in done.stderr
+
+
 def test_pieces_are_not_taken_for_tokens_where_the_server_does_not_count(lab):
     lab.bench("--requests", "32", server=lab.server, extra={"tell_usage": False})
 

@@ -488,3 +488,18 @@ def test_a_waiting_phase_costs_idle_power(tmp_path):
     device.clock.sleep_s(5.0)
 
     assert device.read_power_w() == pytest.approx(idle_w, rel=0.01)
+
+
+def test_activity_is_counted_to_a_mark_and_from_it_on(tmp_path):
+    device = typical(tmp_path)
+    probe = device.activity()
+    device.play(gemm(8192))
+    device.clock.sleep_s(1.0)
+    device.stop()
+    probe.mark()
+    device.clock.sleep_s(1.0)
+
+    busy, idle = probe.read_to_mark(), probe.read()
+
+    assert busy.gr_engine_active == pytest.approx(1.0, rel=1e-3)
+    assert idle.gr_engine_active == pytest.approx(0.0, abs=1e-3)

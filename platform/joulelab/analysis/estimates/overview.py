@@ -243,7 +243,10 @@ def with_front(cells: Sequence[Cell], prices: Mapping[str, float]) -> tuple[Cell
     Raises:
         ConfigError: If a price is missing, or is not positive and finite.
     """
-    priced = tuple(replace(cell, price=_price(cell, prices)) for cell in cells)
+    priced = []
+    for cell in cells:
+        num = cell.estimate.num_devices if cell.estimate else 1
+        priced.append(replace(cell, price=price_of(cell.processor.key, prices, num)))
     marks: dict[int, bool] = {}
     for model in dict.fromkeys(cell.model for cell in priced):
         places = [i for i, cell in enumerate(priced) if cell.model == model and _compares(cell)]
@@ -253,17 +256,21 @@ def with_front(cells: Sequence[Cell], prices: Mapping[str, float]) -> tuple[Cell
     return tuple(replace(cell, on_front=marks.get(i)) for i, cell in enumerate(priced))
 
 
-def _price(cell: Cell, prices: Mapping[str, float]) -> float | None:
+def price_of(device: str, prices: Mapping[str, float], num: int = 1) -> float | None:
+    """Return the price of ``num`` devices by their key; ``None`` where no device has one.
+
+    Raises ConfigError if its own is missing, or is not positive and finite.
+    """
     if not prices:
         return None
-    key = cell.processor.key.partition(":")[0]
-    price = prices.get(cell.processor.key, prices.get(key))
+    key = device.partition(":")[0]
+    price = prices.get(device, prices.get(key))
     if price is None or not price > 0 or not isfinite(price):
         raise ConfigError(
             f"--price must give each device that is compared a positive price, got {price} for "
             f"{key}: add --price {key}=PRICE."
         )
-    return price * (cell.estimate.num_devices if cell.estimate else 1)
+    return num * price
 
 
 def _compares(cell: Cell) -> bool:
@@ -280,8 +287,7 @@ def costs_of(cell: Cell) -> tuple[float, ...]:
 
 def front_sentences(cells: Sequence[Cell]) -> list[str]:
     """Say of each model that was compared which cells are on the front, fastest first."""
-    sentences = []
-    models = dict.fromkeys(cell.model for cell in cells)
+    sentences, models = list[str](), dict.fromkeys(cell.model for cell in cells)
     for model in models:
         compared = [cell for cell in cells if cell.model == model and cell.on_front is not None]
         front = sorted((cell for cell in compared if cell.on_front), key=costs_of)

@@ -237,17 +237,27 @@ class SimulatedDevice(Device):
 
 
 class _Probe(ActivityProbe):
+    can_mark = True
+
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._since_s, self._before_s = machine.activity_s()
+        self._first = self._marked = machine.activity_s()
 
     @override
     def read(self) -> Activity:
-        now_s, active_s = self.machine.activity_s()
-        passed_s = now_s - self._since_s
+        self.mark()
+        return self.read_to_mark()
+
+    @override
+    def mark(self) -> None:
+        self._marked = self.machine.activity_s()
+
+    @override
+    def read_to_mark(self) -> Activity:
+        (first_s, before_s), (last_s, active_s) = self._first, self._marked
+        passed_s = last_s - first_s
         if not passed_s > 0:
             raise MeasurementError("Activity needs some time to pass between two reads.")
-        before_s = self._before_s
-        self._since_s, self._before_s = now_s, active_s
+        self._first = self._marked
         shares = {unit: (active_s[unit] - before_s[unit]) / passed_s for unit in UNITS}
         return Activity(**{unit: min(1.0, share) for unit, share in shares.items()})  # rounding
