@@ -205,7 +205,9 @@ class _Collected:
             truth = measured_sweep(one)
             for objective in CHOSEN_BY:
                 chosen_mhz = {
-                    MODEL: predicted.sm_clock_mhz[predicted.best(objective)],
+                    MODEL: one.sm_clock_mhz[
+                        model.choose(queries, objective, predicted=predicted).row
+                    ],
                     "maximum clock": default_mhz,
                     "best fixed clock": fixed[objective] * default_mhz,
                 }

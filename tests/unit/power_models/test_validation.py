@@ -163,6 +163,16 @@ def test_one_measured_point_tells_the_mean_how_high_an_application_lies():
     assert (cold.anchors, warm.anchors) == (COLD, WARM)
 
 
+def test_the_choice_that_is_scored_is_the_one_that_is_made():
+    """Clocks below 0.6 of the profile's were scored as chosen, which no model ever chooses."""
+    hungry = [row | {"power_w": row["sm_clock_mhz"] ** 3 / 1e7} for row in rows_by_law(4)]
+
+    [cold] = validate(lambda: made("mean"), runs_of_rows(hungry), anchors=[COLD], level=None)
+
+    own = {c.sm_clock_mhz for c in cold.choices if (c.who, c.objective) == ("model", "energy")}
+    assert own == {900.0}
+
+
 def test_baselines_are_always_told():
     [cold] = validate(lambda: made("mean"), RUNS, anchors=[COLD], level=None)
 
