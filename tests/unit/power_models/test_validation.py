@@ -10,8 +10,9 @@ from synthetic_runs import rows_by_law, runs_by_law
 
 from joulelab.errors import ConfigError
 from joulelab.power_models import POWER_MODELS
-from joulelab.power_models.calibration import Calibration, Interval, group_folds
+from joulelab.power_models.calibration import Calibration, Interval
 from joulelab.power_models.decision import Sweep, error_scores, interval_scores, regret
+from joulelab.power_models.groups import group_folds
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, queries_of, sweep
 from joulelab.power_models.readers import runs_of_rows
