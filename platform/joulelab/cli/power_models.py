@@ -122,13 +122,14 @@ class Train(OfTable, Printing):
             f"{self.power} of power and {self.time} of time, from {len(runs)} runs of "
             f"{len(runs.pairs)} applications (data {model.power.data_hash}): {self.out}{instead}"
         )
-        self.show(summary, lambda: [sentence, _of_intervals(level)])
+        self.show(summary, lambda: [sentence, of_intervals(level, "applications")])
         return 0
 
 
-def _of_intervals(level: float) -> str:
+def of_intervals(level: float, groups: str) -> str:
+    """Say up to which level a model gives intervals; ``groups`` are what it held out for them."""
     if not level:
-        return "It gives no intervals (predict with --level 0): they need 3 applications or more."
+        return f"It gives no intervals (predict with --level 0): they need 3 {groups} or more."
     return f"It gives intervals up to --level {level:g}."
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.power_models.groups import group_quantile
+from joulelab.power_models.groups import group_quantile, highest_level
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Names
 from joulelab.power_models.state import State
@@ -82,8 +82,7 @@ class Calibration:
     @property
     def highest_level(self) -> float:
         """Highest level that so many groups give."""
-        number = len(np.unique(self.group))
-        return float(np.floor(1e3 * number / (number + 1)) / 1e3)
+        return highest_level(self.group)
 
     def half_width(self, level: float, log_ratio: Array, anchors: Sequence[float] = ()) -> Array:
         """Return the half width of the interval of ``level`` in logs at each clock ratio's log.

@@ -23,6 +23,12 @@ def group_folds(groups: Names, num_folds: int, seed: int) -> list[Flags]:
     return [np.isin(groups, deal[start::num_folds]) for deal in deals for start in range(num_folds)]
 
 
+def highest_level(group: Names) -> float:
+    """Return the highest level of intervals that so many groups give, rounded down."""
+    number = len(np.unique(group))
+    return float(np.floor(1e3 * number / (number + 1)) / 1e3)
+
+
 def group_quantile(scores: Array, group: Names, level: float, what: str = "applications") -> float:
     """Return what scores of another group stay below in a share ``level`` of its rows.
 
@@ -32,12 +38,11 @@ def group_quantile(scores: Array, group: Names, level: float, what: str = "appli
     if not 0.0 < level < 1.0:
         raise ConfigError(f"level must be between 0 and 1, got {level}.")
     groups, which, counts = np.unique(group, return_inverse=True, return_counts=True)
-    highest = len(groups) / (len(groups) + 1)
-    if level > highest + 1e-12:
+    if level > len(groups) / (len(groups) + 1) + 1e-12:
         raise ConfigError(
             f"An interval of level {level:g} needs {int(np.ceil(level / (1 - level) - 1e-9))} "
             f"{what} when the model is fitted, got {len(groups)}: ask for --level "
-            f"{np.floor(1e3 * highest) / 1e3:g} at most; {NO_INTERVALS}."
+            f"{highest_level(group):g} at most; {NO_INTERVALS}."
         )
     order = np.argsort(scores)
     weight = (1.0 / counts)[which]

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.power_models.base import Outside
-from joulelab.power_models.groups import NO_INTERVALS, group_folds
+from joulelab.power_models.groups import NO_INTERVALS, group_folds, highest_level
 from joulelab.power_models.runs import Array
 from joulelab.power_models.state import State, StoredModel, merged
 from joulelab.power_models.traces.load_trace import (
@@ -84,6 +84,11 @@ class TraceModel(StoredModel):
         if self._encoding is None:
             raise ConfigError(f"The model {self.name!r} must be fitted first: call fit(traces).")
         return self._encoding
+
+    @property
+    def highest_level(self) -> float:
+        """Highest level of its intervals; 0 where it gives none."""
+        return 0.0 if self._errors is None else highest_level(self._errors.recording)
 
     def fit(self, traces: Sequence[LoadTrace]) -> Self:
         """Learn from recordings of equal steps and inputs; returns itself.
