@@ -69,7 +69,7 @@ class SweepFit:
             f"Fitted to {fit.num_runs} runs{capped}: mean error of power {fit.error:.2%}. Voltage "
             f"at {fit.top_clock_mhz:.0f} MHz over its least {1 + fit.rise:.3f} ± {fit.rise_u:.3f}, "
             f"constant power {fit.values['constant_w']:.1f} ± {fit.constant_u_w:.1f} W (standard "
-            "uncertainties of the fit)."
+            "uncertainties, fits without one application each among them)."
         )
         if held_out:
             worst = max(fit.held_out, key=lambda name: fit.held_out[name])

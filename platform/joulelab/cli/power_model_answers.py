@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 from pathlib import Path
 from typing import get_args
 
@@ -11,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.cli.power_models import MOST_LEVEL, OfTable
+from joulelab.cli.power_models import MOST_LEVEL, OfTable, around
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_MHZ, MOST_S, check_positive, check_range
 from joulelab.core.device import DeviceIdentity
@@ -243,7 +244,7 @@ class Answers:
         return [dict(zip(whole, map(float, row), strict=True)) for row in rows]
 
     def shown(self, title: str) -> Iterator[RenderableType]:
-        """Lay out a table with the half width of each interval, and mark what to choose."""
+        """Lay out a table with how far each interval reaches, and mark what to choose."""
         table = Table("MHz", *_SHOWN, "", title=escape(title))
         for row, clock_mhz in enumerate(self.columns["sm_clock_mhz"]):
             table.add_row(f"{clock_mhz:g}", *(self._cell(n, row) for n in _SHOWN), self._mark(row))
@@ -266,8 +267,7 @@ class Answers:
         value, interval = f"{self.columns[name][row]:.4g}", self.intervals.get(name)
         if interval is None:
             return value
-        ratio = float((interval.upper[row] / interval.lower[row]) ** 0.5)
-        return f"{value} +-{100 * (ratio - 1):.0f} %"
+        return f"{value} {around(log(interval.upper[row] / interval.lower[row]) / 2)}"
 
 
 def _check(level: float, clocks_mhz: Sequence[float]) -> None:

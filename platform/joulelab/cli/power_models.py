@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tyro
 from rich.console import RenderableType
 from rich.table import Table
@@ -80,8 +81,8 @@ def _noted(runs: Runs) -> Runs:
 
 MOST_LEVEL = 0.9999
 _COLUMNS = (
-    "model", "measured at", "power", "worst", "time", "worst", "energy", "EDP regret", "coverage",
-    "+-",
+    "model", "measured at", "power", "worst", "time", "worst", "energy", "EDP regret",
+    "covers", "interval",
 )  # fmt: skip
 
 
@@ -122,13 +123,14 @@ class Train(OfTable, Printing):
             f"{self.power} of power and {self.time} of time, from {len(runs)} runs of "
             f"{len(runs.pairs)} applications (data {model.power.data_hash}): {self.out}{instead}"
         )
-        self.show(summary, lambda: [sentence, _of_intervals(level)])
+        self.show(summary, lambda: [sentence, of_intervals(level, "applications")])
         return 0
 
 
-def _of_intervals(level: float) -> str:
+def of_intervals(level: float, groups: str) -> str:
+    """Say up to which level a model gives intervals; ``groups`` are what it held out for them."""
     if not level:
-        return "It gives no intervals (predict with --level 0): they need 3 applications or more."
+        return f"It gives no intervals (predict with --level 0): they need 3 {groups} or more."
     return f"It gives intervals up to --level {level:g}."
 
 
@@ -182,6 +184,7 @@ def _shown(
     found: Mapping[str, list[Validated]], refused: Mapping[str, str]
 ) -> Iterator[RenderableType]:
     table = Table(*_COLUMNS, title="Mean absolute errors on what was held out")
+    table.columns[-1].no_wrap = True
     for name, scores in found.items():
         for each in scores:
             table.add_row(name, *_cells(each))
@@ -203,7 +206,7 @@ def _cells(each: Validated) -> list[str]:
         _percent(energy.mean),
         "" if regret is None else _percent(regret.mean),
         "" if interval is None else f"{interval.coverage:.2f}",
-        "" if interval is None else _percent(interval.half_width),
+        "" if interval is None else around(interval.half_width),
     ]
 
 
@@ -212,6 +215,12 @@ def _baselines(found: Mapping[str, list[Validated]]) -> dict[str, str]:
     first = next(iter(found.values()), None)
     baselines = {} if first is None else first[0].baselines
     return {who: _percent(regrets["edp"].mean) for who, regrets in baselines.items()}
+
+
+def around(half_width: float) -> str:
+    """Say how far above and below a value an interval ends whose half width in logs is given."""
+    above, below = np.expm1([half_width, -half_width]).tolist()
+    return f"{100 * above:+.0f} {100 * below:+.0f} %"
 
 
 def _percent(share: float) -> str:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.cli.power_models import MOST_LEVEL, Registration
+from joulelab.cli.power_models import MOST_LEVEL, Registration, of_intervals
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_SEED, MOST_W, check_positive, check_range
 from joulelab.errors import ConfigError
@@ -67,6 +67,7 @@ class Train(OfSamples, Printing):
             "model": self.model,
             "num_recordings": len(recordings),
             "duration_s": duration_s,
+            "highest_level": made.highest_level,
             "data_hash": made.data_hash,
             "phases": list(made.encoding.phases),
             "training_domain": {name: list(ends) for name, ends in made.encoding.ranges.items()},
@@ -75,7 +76,7 @@ class Train(OfSamples, Printing):
             f"{self.model} from {len(recordings)} recordings of {duration_s:.4g} s in all "
             f"(data {made.data_hash}): {self.out}"
         )
-        self.show(summary, lambda: [sentence])
+        self.show(summary, lambda: [sentence, of_intervals(made.highest_level, "recordings")])
         return 0
 
 

@@ -13,14 +13,13 @@ from joulelab.errors import ConfigError, MeasurementError
 from joulelab.hardware.spec import GpuSpec
 from joulelab.power_models.calibration import (
     LEFT_OUT_AT,
-    NO_INTERVALS,
     Calibration,
     Corrections,
     Interval,
-    group_folds,
 )
 from joulelab.power_models.decision import FixedClock
 from joulelab.power_models.features import TrainingDomain
+from joulelab.power_models.groups import NO_INTERVALS, group_folds
 from joulelab.power_models.queries import Profile, Queries, Target, queries_of, scale
 from joulelab.power_models.readers import data_hash
 from joulelab.power_models.runs import Array, Index, Names, Pair, Runs

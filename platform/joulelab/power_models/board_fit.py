@@ -45,7 +45,9 @@ class BoardFit:
     values: Mapping[str, float]  # coefficients by name, as NAMES
     top_clock_mhz: float  # the highest clock of the sweep
     rise: float  # voltage there over its least, less 1
-    rise_u: float  # its standard uncertainty, from what the fit leaves
+    # Its standard uncertainty: from what the fit leaves or, where that is more, from how fits
+    # without one application each differ, for runs of an application err alike.
+    rise_u: float
     constant_u_w: float  # that of the constant power
     error: float  # mean absolute relative error of power, of the runs that were fitted
     # That of each application when the curve and the constant come from the others, and its own
@@ -108,7 +110,10 @@ def fit_board(runs: Runs, limit_w: float) -> BoardFit:
     coefficients = _fitted(found)
     top_mhz = max(float(one.clock_mhz[-1]) for one in found)
     missed = _missed(found, coefficients)
-    rise_u, constant_u_w = _uncertainties(found, coefficients, top_mhz)
+    without = _without_each(found, coefficients) if len(found) > 1 else []
+    left_u = np.array(_uncertainties(found, coefficients, top_mhz))
+    told = np.array([(_rise(others, top_mhz), others[3]) for others in without])
+    rise_u, constant_u_w = np.maximum(left_u, _jackknife(told)).tolist()
     return BoardFit(
         values=dict(zip(NAMES, coefficients.tolist(), strict=True)),
         top_clock_mhz=top_mhz,
@@ -116,7 +121,7 @@ def fit_board(runs: Runs, limit_w: float) -> BoardFit:
         rise_u=rise_u,
         constant_u_w=constant_u_w,
         error=float(np.abs(missed).mean()),
-        held_out=_held_out(found, coefficients) if len(found) > 1 else {},
+        held_out=_held_out(found, without) if without else {},
         num_runs=len(missed),
         num_capped=int((~free).sum()),
     )
@@ -205,10 +210,23 @@ def _uncertainties(
     return rise_u, float(np.sqrt(covariance[3, 3]) * _SCALE[3])
 
 
-def _held_out(found: Sequence[_Application], start: Array) -> dict[str, float]:
+def _without_each(found: Sequence[_Application], start: Array) -> list[Array]:
+    """Return the board's coefficients when each application in turn is left out."""
+    return [_fitted([other for other in found if other is not one], start) for one in found]
+
+
+def _jackknife(left_out: Array) -> Array:
+    """Return standard uncertainties of figures from those without one application each.
+
+    Shape ``(applications, figures)``; 0 where there are none (Efron and Stein 1981).
+    """
+    num = len(left_out)
+    return np.sqrt(num - 1.0) * left_out.std(axis=0) if num else np.zeros(2)
+
+
+def _held_out(found: Sequence[_Application], without: Sequence[Array]) -> dict[str, float]:
     errors = {}
-    for one in found:
-        coefficients = _fitted([other for other in found if other is not one], start)
+    for one, coefficients in zip(found, without, strict=True):
         missed = one.missed(coefficients, [0, -1])[1:-1]
         errors[one.name] = float(np.abs(missed).mean())
     return errors

@@ -22,16 +22,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.errors import ConfigError
+from joulelab.power_models.groups import group_quantile, highest_level
 from joulelab.power_models.queries import Queries
-from joulelab.power_models.runs import Array, Flags, Names
+from joulelab.power_models.runs import Array, Names
 from joulelab.power_models.state import State
 
 SECOND_POINT = 0.6
 """Clock ratio at which to measure an application for the second time, if nothing else is asked."""
 ANCHOR_SETS = ((1.0,), (1.0, SECOND_POINT))
 """Clock ratios at which held-out groups are anchored, to learn what errors are left then."""
-NO_INTERVALS = "--level 0 (predict in Python) asks for no interval"
 _UNANCHORED: tuple[float, ...] = ()
 LEFT_OUT_AT = (_UNANCHORED, *ANCHOR_SETS)
 _NUM_BINS = 8
@@ -83,8 +82,7 @@ class Calibration:
     @property
     def highest_level(self) -> float:
         """Highest level that so many groups give."""
-        number = len(np.unique(self.group))
-        return float(np.floor(1e3 * number / (number + 1)) / 1e3)
+        return highest_level(self.group)
 
     def half_width(self, level: float, log_ratio: Array, anchors: Sequence[float] = ()) -> Array:
         """Return the half width of the interval of ``level`` in logs at each clock ratio's log.
@@ -106,54 +104,8 @@ class Calibration:
         return self.anchored_error[number], np.log(ANCHOR_SETS[number]).tolist()
 
     def _quantile(self, scores: Array, level: float) -> float:
-        if not 0.0 < level < 1.0:
-            raise ConfigError(f"level must be between 0 and 1, got {level}.")
         known = ~np.isnan(scores)
-        scores, group = scores[known], self.group[known]
-        groups, which, counts = np.unique(group, return_inverse=True, return_counts=True)
-        highest = len(groups) / (len(groups) + 1)
-        if level > highest + 1e-12:
-            raise ConfigError(
-                f"An interval of level {level:g} needs "
-                f"{int(np.ceil(level / (1 - level) - 1e-9))} applications when the model is "
-                f"fitted, got {len(groups)}: ask for --level "
-                f"{np.floor(1e3 * highest) / 1e3:g} at most; {NO_INTERVALS}."
-            )
-        order = np.argsort(scores)
-        weight = (1.0 / counts)[which]
-        reached = np.cumsum(weight[order])
-        plain = scores[order][np.searchsorted(reached, level * len(groups) - 1e-9)]
-        covered = np.bincount(which, weight * (scores <= plain)).astype(float)
-        needed = level * (len(groups) + _alike(covered))
-        position = min(int(np.searchsorted(reached, needed - 1e-9)), len(order) - 1)
-        return float(scores[order][position])
-
-
-def group_folds(groups: Names, num_folds: int, seed: int) -> list[Flags]:
-    """Return which rows each fold holds out, whole groups at a time.
-
-    Up to twice as many groups as folds are left out one by one. More are dealt into folds, and
-    then once more: what one deal has left out together, such as all that memory bounds, made some
-    intervals seven times as wide as those of another seed.
-    """
-    names = np.unique(groups)
-    if len(names) <= 2 * num_folds:
-        return [groups == name for name in names]
-    random = np.random.default_rng(seed)
-    deals = [names[random.permutation(len(names))] for _ in range(2)]
-    return [np.isin(groups, deal[start::num_folds]) for deal in deals for start in range(num_folds)]
-
-
-def _alike(shares: Array) -> float:
-    """Return how much alike rows of a group are, 0 to 1, from the share covered of each group.
-
-    The variance of the shares over that of single rows: 1 if each group is covered or missed as a
-    whole, and next to 0 if rows are so independently.
-    """
-    mean = shares.mean()
-    if not 0.0 < mean < 1.0:
-        return 1.0
-    return float(min(1.0, shares.var(ddof=1) / (mean * (1.0 - mean))))
+        return group_quantile(scores[known], self.group[known], level)
 
 
 def _growth(error: Array, distance: Array) -> Callable[[Array], Array]:

@@ -143,7 +143,7 @@ class _Collected:
         self._runs = runs
         self._anchors = anchors
         self._level = level
-        self._scored: list[Index] = []
+        self._scored: dict[Quantity, list[Index]] = {name: [] for name in SCORED}
         self._predicted: dict[Quantity, list[Array]] = {name: [] for name in SCORED}
         self._intervals: dict[Quantity, list[Interval]] = {name: [] for name in SCORED}
         self._choices: list[Choice] = []
@@ -154,43 +154,57 @@ class _Collected:
         ``fixed`` is the clock ratio that was best for the applications trained on, by objective.
         """
         asked = self._runs.select(tested)
-        queries = queries_of(asked, self._runs)
-        anchored = queries.nearest(self._anchors)
-        if anchored.any():
-            model = model.adapt(asked.select(anchored), profiled=self._runs)
+        anchors = self._nearest(asked, self._anchors)
+        if len(anchors):
+            model = model.adapt(self._runs.select(anchors), profiled=self._runs)
         self._choose(model, fixed, asked)
-        if anchored.all():
-            return
-        scored = queries.select(~anchored)
-        self._scored.append(tested[~anchored])
+        profiled = [self._runs.profile_row(*pair) for pair in asked.pairs]
         for name in SCORED:
-            self._predicted[name].append(model.predict(scored, name))
-            if self._level is not None:
-                self._intervals[name].append(model.predict_interval(scored, name, self._level))
+            given = (*anchors, *profiled) if name == "time_s" else anchors
+            scored = np.setdiff1d(tested, given)
+            if len(scored):
+                self._score(model, name, scored)
+
+    def _nearest(self, asked: Runs, ratios: Sequence[float]) -> Index:
+        """Return the rows at which the applications of ``asked`` were measured nearest to these."""
+        rows = np.concatenate([self._runs.of_pair(*pair) for pair in asked.pairs])
+        near = queries_of(self._runs.select(rows), self._runs).nearest(ratios)
+        return rows[near]
+
+    def _score(self, model: OperatingModel, name: Quantity, rows: Index) -> None:
+        queries = queries_of(self._runs.select(rows), self._runs)
+        self._scored[name].append(rows)
+        self._predicted[name].append(model.predict(queries, name))
+        if self._level is not None:
+            interval = model.predict_interval(queries, name, self._level)
+            self._intervals[name].append(interval)
 
     def validated(self, kind: str) -> Validated:
         """Return the scores."""
-        rows = np.concatenate(self._scored).astype(np.intp)
-        truth = {name: getattr(self._runs, name)[rows] for name in SCORED}
-        label = np.char.add(np.char.add(self._runs.gpu[rows], " "), self._runs.application[rows])
+        rows = {name: np.concatenate(each) for name, each in self._scored.items() if each}
+        truth = {name: getattr(self._runs, name)[own] for name, own in rows.items()}
+        label = {name: self._labels(own) for name, own in rows.items()}
         choices = () if kind == "clocks" else tuple(self._choices)
         scores = _regret_scores(choices)
         return Validated(
             kind=kind,
             anchors=self._anchors,
             errors={
-                name: error_scores(truth[name], np.concatenate(self._predicted[name]), label)
-                for name in SCORED
+                name: error_scores(truth[name], np.concatenate(self._predicted[name]), label[name])
+                for name in rows
             },
             intervals={
-                name: interval_scores(truth[name], self._intervals[name], label)
-                for name in SCORED
+                name: interval_scores(truth[name], self._intervals[name], label[name])
+                for name in rows
                 if self._intervals[name]
             },
             regrets=scores.pop(MODEL, {}),
             baselines=scores,
             choices=choices,
         )
+
+    def _labels(self, rows: Index) -> Names:
+        return np.char.add(np.char.add(self._runs.gpu[rows], " "), self._runs.application[rows])
 
     def _choose(self, model: OperatingModel, fixed: Mapping[str, float], asked: Runs) -> None:
         for (gpu, application), rows in asked.by_pair():
@@ -205,7 +219,9 @@ class _Collected:
             truth = measured_sweep(one)
             for objective in CHOSEN_BY:
                 chosen_mhz = {
-                    MODEL: predicted.sm_clock_mhz[predicted.best(objective)],
+                    MODEL: one.sm_clock_mhz[
+                        model.choose(queries, objective, predicted=predicted).row
+                    ],
                     "maximum clock": default_mhz,
                     "best fixed clock": fixed[objective] * default_mhz,
                 }

@@ -8,6 +8,7 @@ from calibrated_by_law import board_like, facts_by_law
 from synthetic_runs import CLOCKS_MHZ, rows_by_law, write_runs
 
 from joulelab.cli.main import main
+from joulelab.cli.power_models import around
 from joulelab.hardware import GPUS
 from joulelab.hardware.board_facts import board_text
 
@@ -108,6 +109,30 @@ def test_a_prediction_has_an_interval_around_it(capsys, table, folder):
     for row in rows:
         assert row["power_w_lower"] < row["power_w"] < row["power_w_upper"]
         assert row["energy_j"] == pytest.approx(row["power_w"] * row["time_s"])
+
+
+def test_a_wide_interval_is_shown_with_both_its_ends(capsys, folder, monkeypatch):
+    """An interval from a third of a power to thrice it was shown as that power +-189 %."""
+    monkeypatch.setenv("COLUMNS", "160")
+    words = ("sweep", folder, "--board", "v100_pcie", "--sm-clock-mhz", 1380, "--level", 0.9)
+
+    [row] = json.loads(told(capsys, *words, "--json")[1])["predictions"]
+    shown = told(capsys, *words)[1]
+
+    above, below = (row[f"power_w_{end}"] / row["power_w"] - 1 for end in ("upper", "lower"))
+    assert above > -below > 0.3
+    assert f"{100 * above:+.0f} {100 * below:+.0f} %" in shown
+
+
+def test_scores_show_intervals_as_predictions_do(capsys, table, monkeypatch):
+    """Half widths in logs were told in percent, where predictions have the ends of intervals."""
+    monkeypatch.setenv("COLUMNS", "160")
+    words = ("evaluate", table, "--model", "mean", "--level", 0.8)
+
+    scores = json.loads(told(capsys, *words, "--json")[1])["scores"]["mean"]
+    shown = told(capsys, *words)[1]
+
+    assert around(scores[0]["intervals"]["power_w"]["half_width"]) in shown
 
 
 def test_clocks_above_the_one_that_a_limit_held_are_not_marked(capsys, folder, tmp_path):

@@ -50,6 +50,15 @@ def test_training_tells_what_from(capsys, samples, tmp_path):
     assert len(found["data_hash"]) == 12
 
 
+def test_training_tells_the_highest_level_of_intervals(capsys, samples, tmp_path):
+    """The default level of a prediction was refused first, after the training."""
+    shown = told(capsys, "train", samples, "--out", tmp_path / "m")[1]
+    found = json.loads(told(capsys, "train", samples, "--out", tmp_path / "m", "--json")[1])
+
+    assert "intervals up to --level 0.909" in shown
+    assert found["highest_level"] == 0.909
+
+
 def test_a_prediction_has_an_energy_inside_its_interval(capsys, samples, folder):
     code, out, _ = told(capsys, "predict", samples, folder, "--json")
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.power_models.base import Outside
-from joulelab.power_models.calibration import group_folds
+from joulelab.power_models.groups import NO_INTERVALS, group_folds, highest_level
 from joulelab.power_models.runs import Array
 from joulelab.power_models.state import State, StoredModel, merged
 from joulelab.power_models.traces.load_trace import (
@@ -20,6 +20,7 @@ from joulelab.power_models.traces.load_trace import (
     check_alike,
     recordings_hash,
 )
+from joulelab.power_models.traces.part_errors import PartErrors
 from joulelab.power_models.traces.state_machine import Fluctuation, Levels
 
 _MOST_WIDENING = 3.0
@@ -72,7 +73,7 @@ class TraceModel(StoredModel):
         self._encoding: Encoding | None = None
         self._levels: Levels
         self._fluctuation: Fluctuation
-        self._log_errors: Array = np.empty(0)
+        self._errors: PartErrors | None = None
 
     @property
     def encoding(self) -> Encoding:
@@ -84,13 +85,18 @@ class TraceModel(StoredModel):
             raise ConfigError(f"The model {self.name!r} must be fitted first: call fit(traces).")
         return self._encoding
 
+    @property
+    def highest_level(self) -> float:
+        """Highest level of its intervals; 0 where it gives none."""
+        return 0.0 if self._errors is None else highest_level(self._errors.recording)
+
     def fit(self, traces: Sequence[LoadTrace]) -> Self:
         """Learn from recordings of equal steps and inputs; returns itself.
 
         Raises ConfigError if there are none, or they are not alike.
         """
         check_alike(traces)
-        self._log_errors = self._calibrated(traces)
+        self._errors = self._calibrated(traces)
         self._encoding = Encoding.of([trace.schedule for trace in traces])
         self._levels = Levels.of(traces, self._encoding)
         residuals = [np.log(each.power_w / self._expected_w(each.schedule)) for each in traces]
@@ -125,11 +131,13 @@ class TraceModel(StoredModel):
     def predict_energy(self, schedule: Schedule, level: float = 0.9) -> EnergyForecast:
         """Return the energy of a schedule, with the interval that held-out recordings taught.
 
+        A schedule shorter than those has the interval of parts of them, which err more.
+
         Raises ConfigError as ``predict``; or if too few recordings were held out for ``level``.
         """
         energy_j = float(self.predict(schedule).sum() * schedule.step_s)
         widened = 1.0 + min(self.encoding.excess(schedule), _MOST_WIDENING)
-        half = self._half_width(level) * widened
+        half = self._half_width(level, len(schedule)) * widened
         return EnergyForecast(
             energy_j=energy_j,
             lower_j=energy_j * float(np.exp(-half)),
@@ -156,7 +164,8 @@ class TraceModel(StoredModel):
     @override
     def _shared(self) -> State:
         return merged(
-            State(values={"data_hash": self._data_hash}, arrays={"log_errors": self._log_errors}),
+            State(values={"data_hash": self._data_hash}),
+            (State() if self._errors is None else State.of(self._errors)).with_prefix("errors."),
             self.encoding.state().with_prefix("encoding."),
             State.of(self._fluctuation).with_prefix("fluctuation."),
         )
@@ -164,7 +173,8 @@ class TraceModel(StoredModel):
     @override
     def _take_shared(self, state: State) -> None:
         self._data_hash = str(state.values.get("data_hash", ""))
-        self._log_errors = state.arrays["log_errors"]
+        errors = state.prefixed("errors.").arrays
+        self._errors = PartErrors(**errors) if errors else None
         self._encoding = Encoding.of_state(state.prefixed("encoding."))
         self._fluctuation = Fluctuation(**state.prefixed("fluctuation.").everything)
 
@@ -181,33 +191,26 @@ class TraceModel(StoredModel):
         power_w = self._levels.power_w(schedule)
         return power_w if self.power_limit_w is None else np.minimum(power_w, self.power_limit_w)
 
-    def _calibrated(self, traces: Sequence[LoadTrace]) -> Array:
-        """Return log of measured over predicted energy of recordings that were held out."""
+    def _calibrated(self, traces: Sequence[LoadTrace]) -> PartErrors | None:
+        """Return how far energies are off for recordings, and parts of them, that are held out."""
         names = np.array([trace.name for trace in traces])
         if self.calibration_folds < 2 or len(set(names.tolist())) < 3:
-            return np.empty(0)
-        errors = np.empty(len(traces))
-        for held_out in group_folds(names, self.calibration_folds, self.seed):
-            kept = [trace for trace, out in zip(traces, held_out, strict=True) if not out]
+            return None
+        held_out = []
+        for out in group_folds(names, self.calibration_folds, self.seed):
+            kept = [trace for trace, is_out in zip(traces, out, strict=True) if not is_out]
             fold = self.unfitted(calibration_folds=0, outside="widen").fit(kept)
-            for i in np.flatnonzero(held_out).tolist():
-                predicted_j = fold.predict(traces[i].schedule).sum() * traces[i].schedule.step_s
-                errors[i] = np.log(traces[i].energy_j / predicted_j)
-        largest = [np.abs(errors[names == name]).max() for name in dict.fromkeys(names.tolist())]
-        return np.array(largest)
+            held_out += [(traces[i], fold.predict) for i in np.flatnonzero(out).tolist()]
+        return PartErrors.of(held_out)
 
-    def _half_width(self, level: float) -> float:
+    def _half_width(self, level: float, num_steps: int) -> float:
         """Return the conformal half width: one more recording may err more than all of these."""
-        if not 0.0 < level < 1.0:
-            raise ConfigError(f"level must be between 0 and 1, got {level}.")
-        num = len(self._log_errors)
-        rank = int(np.ceil(level * (num + 1) - 1e-9))
-        if rank > num:
+        if self._errors is None:
             raise ConfigError(
-                f"An interval of level {level:g} needs calibration_folds >= 2 and at least "
-                f"{int(np.ceil(level / (1 - level) - 1e-9))} recordings, got {num} held out."
+                "Intervals need calibration_folds >= 2 and at least 3 recordings when the model is "
+                f"fitted, got fewer: {NO_INTERVALS}."
             )
-        return float(np.sort(self._log_errors)[rank - 1])
+        return self._errors.half_width(level, num_steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
