@@ -221,7 +221,7 @@ def _jackknife(left_out: Array) -> Array:
     Shape ``(applications, figures)``; 0 where there are none (Efron and Stein 1981).
     """
     num = len(left_out)
-    return np.sqrt(num - 1.0) * left_out.std(axis=0) if num else np.zeros(2)
+    return np.asarray(np.sqrt(num - 1.0) * left_out.std(axis=0)) if num else np.zeros(2)
 
 
 def _held_out(found: Sequence[_Application], without: Sequence[Array]) -> dict[str, float]:
