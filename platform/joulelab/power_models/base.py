@@ -12,6 +12,7 @@ from joulelab.core.process import one_thread
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.hardware.spec import GpuSpec
 from joulelab.power_models.calibration import (
+    LEAST_WIDENING,
     LEFT_OUT_AT,
     Calibration,
     Corrections,
@@ -19,7 +20,7 @@ from joulelab.power_models.calibration import (
 )
 from joulelab.power_models.decision import FixedClock
 from joulelab.power_models.features import TrainingDomain
-from joulelab.power_models.groups import NO_INTERVALS, group_folds
+from joulelab.power_models.groups import group_folds, no_intervals
 from joulelab.power_models.queries import Profile, Queries, Target, queries_of, scale
 from joulelab.power_models.readers import data_hash
 from joulelab.power_models.runs import Array, Index, Names, Pair, Runs
@@ -232,18 +233,21 @@ class PowerModel(StoredModel):
     def _half_width(self, queries: Queries, level: float) -> Array:
         calibration = self._calibration
         if calibration is None:
-            raise ConfigError(
-                f"Intervals of {self.name!r} need at least 3 applications and calibration_folds of "
-                f"2 when it is fitted, got fewer: {NO_INTERVALS}."
-            )
+            raise no_intervals(self.name, "applications")
         log_ratio = np.log(queries.clock_ratio)
         known = (0.0,) if self.target == "time_s" else ()  # profiles hold time, and power not
         half = np.empty(len(queries))
         for number, rows in queries.by_profile():
-            correction = self.corrections.pairs.get(queries.profiles[number].pair)
+            profile = queries.profiles[number]
+            correction = self.corrections.pairs.get(profile.pair)
             anchors = known if correction is None else correction.anchors
-            half[rows] = calibration.half_width(level, log_ratio[rows], anchors)
+            wider = 1.0 if profile.gpu in self.domain.gpus else self._wider(profile)
+            half[rows] = wider * calibration.half_width(level, log_ratio[rows], anchors)
         return half
+
+    def _wider(self, profile: Profile) -> float:
+        """Return by how much intervals are wider on a board that was not trained on."""
+        return LEAST_WIDENING
 
     def _calibrated(self, queries: Queries, values: Array, groups: Names) -> Calibration | None:
         """Learn how far predictions are off for groups that were held out."""
@@ -286,13 +290,8 @@ class PowerModel(StoredModel):
 
     @override
     def _all_settings(self) -> dict[str, Any]:
-        return {
-            "target": self.target,
-            "seed": self.seed,
-            "calibration_folds": self.calibration_folds,
-            "outside": self.outside,
-            **self.settings(),
-        }
+        names = ("target", "seed", "calibration_folds", "outside")
+        return {**{name: getattr(self, name) for name in names}, **self.settings()}
 
     @override
     def __repr__(self) -> str:

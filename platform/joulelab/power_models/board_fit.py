@@ -112,8 +112,8 @@ def fit_board(runs: Runs, limit_w: float) -> BoardFit:
     missed = _missed(found, coefficients)
     without = _without_each(found, coefficients) if len(found) > 1 else []
     left_u = np.array(_uncertainties(found, coefficients, top_mhz))
-    told = np.array([(_rise(others, top_mhz), others[3]) for others in without])
-    rise_u, constant_u_w = np.maximum(left_u, _jackknife(told)).tolist()
+    figures = np.array([(_rise(others, top_mhz), others[3]) for others in without])
+    rise_u, constant_u_w = np.maximum(left_u, _jackknife(figures)).tolist()
     return BoardFit(
         values=dict(zip(NAMES, coefficients.tolist(), strict=True)),
         top_clock_mhz=top_mhz,
@@ -221,7 +221,7 @@ def _jackknife(left_out: Array) -> Array:
     Shape ``(applications, figures)``; 0 where there are none (Efron and Stein 1981).
     """
     num = len(left_out)
-    return np.sqrt(num - 1.0) * left_out.std(axis=0) if num else np.zeros(2)
+    return np.asarray(np.sqrt(num - 1.0) * left_out.std(axis=0)) if num else np.zeros(2)
 
 
 def _held_out(found: Sequence[_Application], without: Sequence[Array]) -> dict[str, float]:

@@ -5,7 +5,7 @@ import numpy as np
 from joulelab.errors import ConfigError
 from joulelab.power_models.runs import Array, Flags, Names
 
-NO_INTERVALS = "--level 0 (predict in Python) asks for no interval"
+_NO_INTERVALS = "--level 0 (predict in Python) asks for no interval"
 
 
 def group_folds(groups: Names, num_folds: int, seed: int) -> list[Flags]:
@@ -42,7 +42,7 @@ def group_quantile(scores: Array, group: Names, level: float, what: str = "appli
         raise ConfigError(
             f"An interval of level {level:g} needs {int(np.ceil(level / (1 - level) - 1e-9))} "
             f"{what} when the model is fitted, got {len(groups)}: ask for --level "
-            f"{highest_level(group):g} at most; {NO_INTERVALS}."
+            f"{highest_level(group):g} at most; {_NO_INTERVALS}."
         )
     order = np.argsort(scores)
     weight = (1.0 / counts)[which]
@@ -52,6 +52,14 @@ def group_quantile(scores: Array, group: Names, level: float, what: str = "appli
     needed = level * (len(groups) + _alike(covered))
     position = min(int(np.searchsorted(reached, needed - 1e-9)), len(order) - 1)
     return float(scores[order][position])
+
+
+def no_intervals(model: str, what: str) -> ConfigError:
+    """Say that a model gives no intervals, for which it holds out groups that are ``what``."""
+    return ConfigError(
+        f"Intervals of {model!r} need at least 3 {what} and calibration_folds of 2 when it is "
+        f"fitted, got fewer: {_NO_INTERVALS}."
+    )
 
 
 def _alike(shares: Array) -> float:

@@ -48,6 +48,7 @@ _NO_LOWER = (
     "and where {mhz:.0f} MHz is predicted to cost less, time may rise as nothing measured "
     "foretells; measure there as well"
 )
+_UNKNOWN = "the board is {!r}; trained on those with the labels {} (--gpu, or the column gpu)."
 _PRODUCTS = {"energy_j": ENERGY, "edp_js": EDP, "ed2p_js2": ED2P}
 
 
@@ -209,9 +210,12 @@ class OperatingModel:
 
     def outside(self, queries: Queries) -> tuple[str, ...]:
         """Say what of ``queries`` is outside what the models were trained on, a sentence each."""
-        asked = queries.held_at({})
+        asked, known = queries.held_at({}), self.power.domain.gpus
+        boards = dict.fromkeys(profile.gpu for profile in queries.profiles)
+        labels = ", ".join(map(repr, known))
+        others = [_UNKNOWN.format(board, labels) for board in boards if board not in known]
         both = (*self.power.domain.findings(asked), *self.time.domain.findings(asked))
-        return tuple(dict.fromkeys(both))
+        return tuple(dict.fromkeys((*others, *both)))
 
     def save(self, folder: Path) -> None:
         """Write both models below ``folder``; :func:`load_operating_model` reads them."""

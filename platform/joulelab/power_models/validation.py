@@ -160,7 +160,7 @@ class _Collected:
         self._choose(model, fixed, asked)
         profiled = [self._runs.profile_row(*pair) for pair in asked.pairs]
         for name in SCORED:
-            given = (*anchors, *profiled) if name == "time_s" else anchors
+            given = np.append(anchors, profiled) if name == "time_s" else anchors
             scored = np.setdiff1d(tested, given)
             if len(scored):
                 self._score(model, name, scored)
@@ -204,7 +204,8 @@ class _Collected:
         )
 
     def _labels(self, rows: Index) -> Names:
-        return np.char.add(np.char.add(self._runs.gpu[rows], " "), self._runs.application[rows])
+        label = np.char.add(np.char.add(self._runs.gpu[rows], " "), self._runs.application[rows])
+        return np.asarray(label)
 
     def _choose(self, model: OperatingModel, fixed: Mapping[str, float], asked: Runs) -> None:
         for (gpu, application), rows in asked.by_pair():

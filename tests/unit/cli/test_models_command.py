@@ -111,6 +111,16 @@ def test_a_prediction_has_an_interval_around_it(capsys, table, folder):
         assert row["energy_j"] == pytest.approx(row["power_w"] * row["time_s"])
 
 
+def test_a_board_with_another_label_is_told_to_be_another_board(capsys, folder):
+    """Its intervals were three times as wide as those of the board trained on, without a word."""
+    words = ("sweep", folder, "--board", "a100_sxm", "--sm-clock-mhz", 900, "--json")
+
+    own, other = (told(capsys, *words, *more)[1] for more in ((), ("--gpu", "node7")))
+
+    assert not any("the board is" in each for each in json.loads(own)["outside"])
+    assert "the board is 'node7'; trained on those with the labels 'a100_sxm'" in other
+
+
 def test_a_wide_interval_is_shown_with_both_its_ends(capsys, folder, monkeypatch):
     """An interval from a third of a power to thrice it was shown as that power +-189 %."""
     monkeypatch.setenv("COLUMNS", "160")

@@ -22,7 +22,14 @@ from typing_extensions import override
 
 from joulelab.hardware.spec import GpuSpec
 from joulelab.power_models.base import PowerModel
-from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration, Correction, Corrections
+from joulelab.power_models.calibration import (
+    FEW_KINDS,
+    LEAST_WIDENING,
+    LEFT_OUT_AT,
+    Calibration,
+    Correction,
+    Corrections,
+)
 from joulelab.power_models.decision import (
     CHOSEN_BY,
     FixedClock,
@@ -46,10 +53,6 @@ from joulelab.power_models.queries import Profile, Queries
 from joulelab.power_models.runs import Array, Names, Pair, Runs
 
 MEMBERS: tuple[type[PowerModel], ...] = (PhysicsModel, MeanModel, RandomForestModel)
-_LEAST_WIDENING = 2.0
-"""Of intervals on boards of another kind, where a single one is known or those known are alike."""
-_FEW_KINDS = 1.5
-"""Wider still: of kinds left out, with all their sources, up to 39 % of powers were missed."""
 _EQUAL = np.full((len(LEFT_OUT_AT), len(MEMBERS)), 1.0 / len(MEMBERS))
 _BY_LAW = np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
 """Weights on kinds of GPU that were not trained on, which boards that are left out move: the mean
@@ -114,7 +117,7 @@ class StackedModel(PowerModel):
         self._weights_elsewhere = np.array([weighed(elsewhere, _EQUAL, _ALL), other_kind])
         known = np.maximum(tails(self._weights, self.left_out), LEAST_ERROR)
         there = np.array([tails(w, self.left_out_elsewhere) for w in self._weights_elsewhere])
-        self._widening = _FEW_KINDS * np.maximum(there / known, _LEAST_WIDENING)
+        self._widening = np.maximum(FEW_KINDS * there / known, LEAST_WIDENING)
 
     @override
     def fitted_beside(self, time: PowerModel) -> None:
@@ -212,18 +215,21 @@ class StackedModel(PowerModel):
         which nothing measured tells: next to others, or by repeats, they look as good as any.
         """
         trained_on, inside = self.members[0].domain.gpus, NormalDist().inv_cdf((1.0 + level) / 2.0)
-        wider, unsure = np.ones(len(queries.profiles)), np.zeros(len(queries.profiles))
+        unsure = np.zeros(len(queries.profiles))
         for number, profile in enumerate(queries.profiles):
             num_anchors = self._anchors_of(profile)
             if profile.gpu not in trained_on:
-                wider[number] = self._widening[self._is_other_kind(profile), num_anchors]
                 scatter = self._scatter.get(profile.application, 0.0)
                 unsure[number] = inside * scatter * np.sqrt(1.0 + 1.0 / max(num_anchors, 1))
             if profile.pair in self.held_mhz and num_anchors == 1:
                 held = _HELD_SPREAD * _STEEPNESS[self.target]
                 unsure[number] = np.hypot(unsure[number], held)
-        half = super()._half_width(queries, level) * wider[queries.profile]
-        return np.hypot(half, unsure[queries.profile])
+        return np.hypot(super()._half_width(queries, level), unsure[queries.profile])
+
+    @override
+    def _wider(self, profile: Profile) -> float:
+        """Return how much more errors for boards left out of the table are, and for few kinds."""
+        return float(self._widening[self._is_other_kind(profile), self._anchors_of(profile)])
 
     def _is_other_kind(self, profile: Profile) -> int:
         """Return 1 where the kind of GPU was not trained on, and else 0: an index."""

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.power_models.base import Outside
-from joulelab.power_models.groups import NO_INTERVALS, group_folds, highest_level
+from joulelab.power_models.groups import group_folds, highest_level, no_intervals
 from joulelab.power_models.runs import Array
 from joulelab.power_models.state import State, StoredModel, merged
 from joulelab.power_models.traces.load_trace import (
@@ -206,10 +206,7 @@ class TraceModel(StoredModel):
     def _half_width(self, level: float, num_steps: int) -> float:
         """Return the conformal half width: one more recording may err more than all of these."""
         if self._errors is None:
-            raise ConfigError(
-                "Intervals need calibration_folds >= 2 and at least 3 recordings when the model is "
-                f"fitted, got fewer: {NO_INTERVALS}."
-            )
+            raise no_intervals(self.name, "recordings")
         return self._errors.half_width(level, num_steps)
 
 

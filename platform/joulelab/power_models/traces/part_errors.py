@@ -43,7 +43,7 @@ class PartErrors:
         return cls(
             recording=np.array(names),
             num_steps=np.array(lengths, dtype=np.intp),
-            is_whole=np.equal(lengths, sizes),
+            is_whole=np.array(lengths) == np.array(sizes),
             log_error=np.array(errors),
         )
 
