@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from joulelab.devices.simulated.device import SimulatedDevice
 from joulelab.errors import ConfigError, JouleLabError, MeasurementError
 from joulelab.hardware import spec_for
 from joulelab.hardware.processors import processor_of
+from joulelab.registry import unknown_name
 from joulelab.sampling.cuda_device import computing_on
 from joulelab.sampling.spells import MeteringCost
 from joulelab.tracing.program import ProgramPhase
@@ -89,6 +90,8 @@ class Session:
         What ``variants`` of it take is in the answer, too. Raises ConfigError if the program cannot
         be run or traced as asked for; MeasurementError if a phase could not be measured; says why.
         """
+        if method not in get_args(Asked):
+            raise unknown_name("method", method, get_args(Asked))
         asked = [(variant, variant.of(configuration)) for variant in variants]
         found = self._attribute(configuration, method)
         beside = [

@@ -25,7 +25,7 @@ class Looking:
         self.period_s = period_s
         self.may_be_brief = may_be_brief
         """Whether a look can be cheaper than others."""
-        self.are_brief = False
+        self.are_brief = self.were_brief = False
         self.note = ""
         """Why looks are taken half as often as when that was last said; empty if they are not."""
         self._least_s = self._noted_s = period_s
@@ -53,7 +53,7 @@ class Looking:
         """Choose by the share that looks take, and that they would if all were whole again."""
         room = _ROOM * self._budget
         if share > self._budget and self.may_be_brief and not self.are_brief:
-            self.are_brief = True
+            self.are_brief = self.were_brief = True
         elif share > self._budget:
             self.period_s = min(self.period_s * min(share / self._budget, 2.0), SLOWEST_S)
         elif self.period_s > self._least_s and share < room:

@@ -8,7 +8,7 @@ from typing import Self
 from joulelab.core.device import board_words
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import MeasurementError
-from joulelab.governor.comparison import Comparison, compare
+from joulelab.governor.comparison import BRIEF_U, COUNTERS_U, Comparison, compare
 from joulelab.governor.governor import Governor
 from joulelab.governor.phase import Phase
 from joulelab.governor.strategy import Rules
@@ -93,7 +93,8 @@ def _compared(governor: Governor) -> tuple[Comparison | None, str]:
         return None, "The point was never changed, so there is nothing to compare."
     try:
         objective = without_quality(governor.rules.objective)
-        return compare(governor.schedule.blocks, objective), ""
+        counters_u = BRIEF_U if governor.looking.were_brief else COUNTERS_U
+        return compare(governor.schedule.blocks, objective, counters_u), ""
     except MeasurementError as error:
         return None, str(error)
 

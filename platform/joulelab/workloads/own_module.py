@@ -9,12 +9,12 @@ from torch._guards import active_fake_mode
 from torch.utils._pytree import tree_map
 from typing_extensions import override
 
+from joulelab.core.number_format import NetworkPrecision
 from joulelab.errors import ConfigError
 from joulelab.tracing.trace import fake_network
 from joulelab.workloads.network import NetworkSettings, NetworkWorkload, Programs
 
-_PRECISIONS = {
-    torch.float64: "fp64",
+_PRECISIONS: Mapping[torch.dtype, NetworkPrecision] = {
     torch.float32: "fp32",
     torch.float16: "fp16",
     torch.bfloat16: "bf16",
@@ -28,6 +28,16 @@ class OwnModule(NetworkWorkload[NetworkSettings]):
     unit: ClassVar[str] = "call"
     is_defined_by_settings: ClassVar[bool] = False
     target: ClassVar[tuple[torch.nn.Module, tuple[Any, ...], Mapping[str, Any]]]
+    own: ClassVar[NetworkSettings]
+
+    def __init__(self, settings: NetworkSettings) -> None:
+        super().__init__(settings)
+        if settings != self.own:
+            raise ConfigError(
+                "A module runs as it is on the inputs that it is given, so that batch, precision "
+                f"and weights cannot be asked for, got {settings}; give another module or other "
+                "inputs."
+            )
 
     @property
     @override
@@ -65,16 +75,15 @@ def module_workload(
         )
     dtype = next((each.dtype for each in module.parameters()), torch.float32)
     if dtype not in _PRECISIONS:
-        raise ConfigError(f"The module's parameters must be of 16 to 64 bits, got {dtype}.")
+        raise ConfigError(f"The module's parameters must be of 16 or 32 bits, got {dtype}.")
     is_named = isinstance(inputs, Mapping)
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs,)
     target = (module, () if is_named else tuple(inputs), inputs if is_named else {})
     name = type(module).__name__
-    kind = type(name, (OwnModule,), {"target": target, "__module__": type(module).__module__})
-    made: NetworkWorkload[NetworkSettings] = kind.from_knobs(  # type: ignore[attr-defined]
-        {"precision": _PRECISIONS[dtype]}
-    )
+    own = NetworkSettings(precision=_PRECISIONS[dtype])
+    named = {"target": target, "own": own, "__module__": type(module).__module__}
+    made: NetworkWorkload[NetworkSettings] = type(name, (OwnModule,), named)(own)
     return made
 
 

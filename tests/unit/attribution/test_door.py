@@ -83,6 +83,29 @@ def test_inputs_are_for_a_module(lab):
         joulelab.attribute(print, (1,), lab=lab)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [{"knobs": {"batch": 3}}, {"knobs": {"precision": "bf16"}}, {"vary": {"batch": [1, 8]}}],
+    ids=["batch", "precision", "variants"],
+)
+def test_a_module_has_no_settings_that_its_inputs_have_not(lab, asked):
+    """Energies of one and the same call were told as those of a batch of 3, of 8, and of bf16."""
+    with pytest.raises(ConfigError, match="on the inputs that it is given"):
+        joulelab.attribute(torch.nn.Linear(8, 8), (torch.ones(4, 8),), lab=lab, **asked)
+
+
+def test_a_module_in_double_precision_is_refused_by_its_parameters(lab):
+    """Which were said to be fine; a precision was named that nobody had asked for."""
+    with pytest.raises(ConfigError, match=r"of 16 or 32 bits, got torch\.float64"):
+        joulelab.attribute(torch.nn.Linear(8, 8).double(), (torch.ones(4, 8).double(),), lab=lab)
+
+
+def test_a_method_that_there_is_not_is_refused(lab):
+    """Any word was taken for replay."""
+    with pytest.raises(ConfigError, match="Did you mean 'classes'"):
+        joulelab.attribute(torch.nn.Linear(8, 8), (torch.ones(4, 8),), lab=lab, method="clases")
+
+
 def test_what_is_no_network_is_refused_on_a_simulated_gpu(lab):
     with pytest.raises(ConfigError, match="must be a network, got Gemm"):
         joulelab.attribute("gemm", lab=lab)

@@ -6,7 +6,8 @@ import pytest
 from governed import play
 
 from joulelab.errors import MeasurementError
-from joulelab.governor.comparison import Block, Schedule, Sums, compare
+from joulelab.governor import report as reporting
+from joulelab.governor.comparison import BRIEF_U, COUNTERS_U, Block, Schedule, Sums, compare
 from joulelab.governor.report import report
 from joulelab.objectives import EDP, ENERGY
 
@@ -62,6 +63,27 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         held += found.lower <= 1700 / 2000 - 1 <= found.upper
 
     assert 0.92 <= held / 300 <= 0.99
+
+
+def test_what_brief_looks_leave_open_is_in_the_interval():
+    """Of a chat that was looked at briefly 30.5 % [30.0, 30.9] were told to be saved, of 29.8."""
+    blocks = [block(is_on=number % 2 > 0, idle_s=0.0, work=10.0) for number in range(8)]
+
+    found = compare(blocks, ENERGY, BRIEF_U).energy
+
+    assert found.upper == pytest.approx(1.96 * BRIEF_U, rel=0.01)
+    assert found.lower == pytest.approx(-1.96 * BRIEF_U, rel=0.01)
+
+
+def test_a_report_knows_whether_looks_were_brief(monkeypatch, tmp_path):
+    given = []
+    monkeypatch.setattr(reporting, "compare", lambda *asked: given.append(asked[2]))
+    governor = play(tmp_path, "decode", "model", duration_s=5.0, off_share=0.25).governor
+    governor.num_changes = 1
+    for governor.looking.were_brief in (False, True):
+        report(governor)
+
+    assert given == [COUNTERS_U, BRIEF_U]
 
 
 def test_reported_progress_is_what_counts_where_there_is_any():
