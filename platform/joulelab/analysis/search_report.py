@@ -248,9 +248,8 @@ _BOUNDED: dict[Quantity, tuple[str, str]] = {
 def _bounded_column(bound: Constraint, found: Sequence[Figures]) -> CostColumn[Measured]:
     values = [bounded(bound, figures) for figures in found]
     name, unit = _BOUNDED[bound.quantity]
-    return scaled(
-        name, unit, lambda m: bounded(bound, m[1].figures), values, has_u=any(u for _, u in values)
-    )
+    # time has the uncertainty, and a table of 100 columns no room for more of them
+    return scaled(name, unit, lambda m: bounded(bound, m[1].figures), values, has_u=False)
 
 
 def _role(result: SearchResult, row: SearchRow) -> str:

@@ -47,7 +47,7 @@ class SearchRow(Counts):
     values: tuple[KnobValue, ...]  # its value on each axis; None is the driver's own
     found: Compared | None  # what it costs; None without figures that compare with the baseline's
     reason: str
-    is_capped: bool  # whether the power cap held its clock down
+    is_capped: bool  # whether the power cap held its clock, as it may a baseline that has figures
     is_feasible: bool  # whether it keeps to the constraints with the confidence asked for
     is_baseline: bool
     is_best: bool
@@ -132,7 +132,6 @@ def _rows(evidence: Evidence, answer: Answer) -> tuple[SearchRow, ...]:
     reasons = {o.candidate: o.reason for o in evidence.outcomes if o.reason is not None}
     invalid = Counter(o.candidate for o in evidence.outcomes if o.figures is None)
     front = {choice.configuration for choice in answer.front}
-    # at its own clock the baseline has figures though the cap held it
     held = {o.candidate for o in evidence.outcomes if o.capped and o.figures is not None}
     rows = [
         SearchRow(

@@ -21,7 +21,7 @@ from joulelab.analysis.products import (
     products_sentences,
     side_by_side,
 )
-from joulelab.analysis.quantities import PLUS_MINUS, point_name
+from joulelab.analysis.quantities import PLUS_MINUS, counted, point_name
 from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.style import panel_figure
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, cost_of, curve_points
@@ -229,7 +229,7 @@ def _legend(phase: PhaseResult) -> list[str]:
     lost = Counter(row.reasons[:1] for row in phase.rows if row.figures is None)
     if lost:
         named = ", ".join(f"{num} {' '.join(why) or 'not compared'}" for why, num in lost.items())
-        lines.append(f"{lost.total()} points have no valid measurement: {named}")
+        lines.append(f"{counted(lost.total(), 'point')} without a valid measurement: {named}")
     return lines
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import tyro
 from rich.table import Table
 
+from joulelab.analysis.quantities import counted
 from joulelab.analysis.repeat_scatter import RepeatScatter, repeat_scatters
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import check_range
@@ -186,7 +187,7 @@ class Plan(Printing):
 
 def _scatter_words(scatter: RepeatScatter) -> str:
     share = f"{100 * scatter.relative_sd:.2g} %"
-    return share if scatter.dof is None else f"{share}, {scatter.dof} degrees of freedom"
+    return share if scatter.dof is None else f"{share}, {counted(scatter.dof, 'degree')} of freedom"
 
 
 def repeats_to_see(change: float, scatter: float, *, power: float, alpha: float) -> int | None:

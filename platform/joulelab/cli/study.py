@@ -181,6 +181,8 @@ def _unknown(name: str, among: Mapping[str, object]) -> ConfigError:
         )
     if name.endswith(".py"):
         return ConfigError(f"Say what of {name} is to be run, such as {name}:step.")
+    if name in WORKLOADS:
+        return ConfigError(f"This takes the workloads {', '.join(sorted(among))}, and not {name}.")
     return unknown_name("workload", name, among)
 
 

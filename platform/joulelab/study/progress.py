@@ -133,9 +133,9 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
     def _deliver(self, event: Delivering) -> None:
         """Say what is waited for: on the line that moves, elsewhere once."""
         text = f"all is measured; MLflow still lacks {counted(event.num_left, 'measurement')}"
-        if self._bar.disable and not self._delivers:
+        if self._bar.disable and event.num_left and not self._delivers:
             self.print_line(text)
-        self._delivers = True
+        self._delivers = self._delivers or event.num_left > 0
         self._bar.update(self._task, description="concluded", now=text)
 
     def _tell_done(self) -> None:

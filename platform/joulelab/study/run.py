@@ -209,18 +209,13 @@ def _measure(
     """Measure what is left to do; return what no GPU was left for."""
     uuids = tuple(gpu.uuid for gpu in setup.gpus)
     with ExitStack() as stack:
-        pool = None
-        if trials.has_rest(store):
-            pool = stack.enter_context(closing(setup.make_pool()))
+        pool = stack.enter_context(closing(setup.make_pool())) if trials.has_rest(store) else None
         # Only now: until then an actor of a driver that was killed may have been storing.
         plot = (lambda point: None) if tracker is None else tracker.plot
         first, untied = trials.resume(store.read(), uuids, plot)
+        every = tuple(a.uuid for gpu in setup.gpus for a in (gpu.address, *gpu.partners))
         setup.on_event(
-            StudyStarted(
-                num_trials=trials.num_planned,
-                num_skipped=trials.num_skipped,
-                uuids=tuple(a.uuid for gpu in setup.gpus for a in (gpu.address, *gpu.partners)),
-            )
+            StudyStarted(num_trials=trials.num_planned, num_skipped=trials.num_skipped, uuids=every)
         )
         if pool is None:
             return ()

@@ -87,7 +87,7 @@ def test_the_table_fits_a_hundred_columns_and_tells_the_story(phase):
     assert max(map(len, text.splitlines())) <= 100
     assert "default (2000)" in text
     assert f"20 of {len(phase.rows)} points are shown; sweep.csv has all" in text
-    assert "1 points have no valid measurement: 1 throttled" in text
+    assert "1 point without a valid measurement: 1 throttled" in text
     members = [phase.row(label).point.sm_clock_mhz for label in phase.members]
     best = phase.row(phase.recommended).point.sm_clock_mhz
     for clock in (best, max(members), min(members), min(ALL_CLOCKS_MHZ)):

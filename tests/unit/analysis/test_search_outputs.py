@@ -192,7 +192,10 @@ def test_what_is_bounded_has_a_column(tmp_path, quantity, bound, head):
 
     store, result = concluded(tmp_path, CLOCK, found, constraints=(constraint,))
 
-    assert head in printed(result)
+    lines = printed(result).splitlines()
+    assert head in lines[1] + lines[0]
+    assert sum("MHz" in line for line in lines) == 1
+    assert not any(line.rstrip().endswith("\N{PLUS-MINUS SIGN}") for line in lines)
     for row in read_csv_table(store.folder / TABLE):
         assert 0 < float(row[quantity]) <= bound
         assert float(row["latency_s"]) == pytest.approx(32 * float(row["time_per_unit_s"]))

@@ -84,7 +84,7 @@ def test_a_configuration_that_cannot_run_says_why_and_exits_with_1(quality):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("gemm",), "Unknown workload 'gemm'"),
+        (("gemm",), ", whisper, and not gemm."),
         (("llama", "--metrics", "perplexty"), "Did you mean 'perplexity'"),
         (("llama", "--metrics", "coherence", "--no-energy"), "coherence"),
         (("llama", "--metrics", "bleu", "--no-energy"), "bleu needs prompts"),

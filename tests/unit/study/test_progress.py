@@ -33,9 +33,10 @@ def test_a_log_says_once_that_mlflow_is_being_told():
     console = Console(file=StringIO(), width=200)
 
     with StudyProgress(console) as progress:
-        for num_left in (300, 200, 100):
+        for num_left in (0, 300, 200, 100):
             progress(Delivering(num_left=num_left))
 
+    assert "lacks 0 measurements" not in console.file.getvalue()
     assert console.file.getvalue().count("MLflow still lacks 300 measurements") == 1
     assert "200" not in console.file.getvalue()
 

@@ -89,16 +89,11 @@ class DriverState:
     def spec(self) -> GpuSpec:
         """What kind of GPU it is; DeviceNotFoundError if the catalogue does not have it."""
         if self.kind not in set(GPUS):
-            raise DeviceNotFoundError(self.why_unknown)
+            raise DeviceNotFoundError(
+                f"{self.folder} keeps a simulated GPU {self.kind!r}, which the catalogue does not "
+                "have: add its file again, or delete that folder."
+            )
         return GPUS[self.kind]
-
-    @property
-    def why_unknown(self) -> str:
-        """What to do where the catalogue does not have its kind."""
-        return (
-            f"{self.folder} keeps a simulated GPU {self.kind!r}, which the catalogue does not "
-            "have: add its file again, or delete that folder."
-        )
 
     @property
     def seed(self) -> int:
