@@ -158,7 +158,7 @@ def _lines(use: ProgramUse) -> list[str]:
     lines += conduct_lines(use)
     if others := [gpu for gpu in use.others if gpu.valid]:
         lines.append(f"Not counted: {_drawn(others)} meanwhile.")
-    if use.known_energy_j is not None:
+    if not use.reason:
         lines.append(
             f"{PLUS_MINUS} is the standard uncertainty of the reading; the sensor's own "
             f"{PLUS_MINUS}{SENSOR_CLASS:.0%} between boards comes on top. Start, loading and idle "
