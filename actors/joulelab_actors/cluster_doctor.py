@@ -18,7 +18,7 @@ from joulelab.devices.choice import check_backend
 from joulelab.devices.nvml_library import HOW_TO_GET_PERMISSION
 from joulelab.guard.inquiry import HOW_TO_OUTLIVE
 from joulelab.study.progress import announced
-from joulelab.tracking.durable import LEAST_FREE_B, check_folder
+from joulelab.tracking.durable import LEAST_FREE_B, check_folder, for_now
 from joulelab_actors.node_facts import (
     FolderFacts,
     GpuFacts,
@@ -117,10 +117,7 @@ def version_verdict(
 ) -> CheckOutcome:
     """Judge the versions on a node beside ``ours``, which start the study.
 
-    Args:
-        node: The node.
-        ours: Versions of this process.
-        drivers: Every version of the GPU driver in the cluster.
+    ``drivers`` is every version of the GPU driver in the cluster.
     """
     usable = [gpu for gpu in node.gpus if gpu.is_hardware and not gpu.trouble]
     shown = node.versions | ({"driver": usable[0].driver_version} if usable else {})
@@ -186,18 +183,11 @@ _Node = dict[str, Any]
 def check_cluster(device: str, store: str | None, results_dir: Path) -> dict[str, list[Check]]:
     """Look at every node of the cluster from a process there that takes no resource.
 
-    Args:
-        device: Registry name of the device class, or ``"auto"`` for the best of each node.
-        store: Folder of state or recordings, for devices that are not hardware.
-        results_dir: Results folder, as every node should see it.
-
-    Returns:
-        What was found, by the node: its hostname, with the beginning of Ray's id where several
-        have the same.
-
-    Raises:
-        ConfigError: If no cluster is named, or the driver cannot write results.
-        DeviceError: If the cluster does not answer.
+    ``device`` is the registry name of the device class, or ``"auto"`` for the best of each node;
+    ``store`` the folder of state or recordings, for devices that are not hardware; ``results_dir``
+    is as every node should see it. Returns what was found by the node: its hostname, with the
+    beginning of Ray's id where several have the same. Raises ConfigError if no cluster is named, or
+    the driver cannot write results; DeviceError if the cluster does not answer.
     """
     check_backend(device)
     require_cluster("--cluster")
@@ -268,17 +258,13 @@ def _skew(node: _Node) -> Skew | None:
 def _marked(folder: Path) -> Generator[str]:
     """Put a file into ``folder`` for the ``with`` block, and yield its name."""
     check_folder(folder)
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f".doctor-{uuid4().hex}"
-    path.touch()
-    try:
-        yield path.name
-    finally:
-        path.unlink(missing_ok=True)
-        for each in made:
-            with suppress(OSError):  # somebody uses it by now
-                each.rmdir()
+    with for_now(folder):
+        path.touch()
+        try:
+            yield path.name
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _names(nodes: Sequence[_Node]) -> Iterator[str]:

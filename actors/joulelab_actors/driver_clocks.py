@@ -30,8 +30,7 @@ from joulelab.workloads.base import require_count
 from joulelab.workloads.network import NetworkWorkload
 from joulelab_actors.laboratory import Laboratory
 
-_BETWEEN_S = 0.6
-"""Waiting for the counter's edges before and after the windows of a phase."""
+_BETWEEN_S = 0.6  # waiting for the counter's edges before and after the windows of a phase
 _WIDTH = 150
 
 
@@ -60,13 +59,9 @@ def measure_matrix(
     No setter of a GPU is called. Repeats of a cell follow each other, since a network is prepared
     as long as it is measured. A cell that cannot be prepared or run is a row with its reason.
     ``lab`` names the study to go on with, ``again`` tries what gave no valid measurement once more,
-    and ``budget_s`` is filled with cells by their estimates.
-
-    Returns:
-        The exit code: 0 if every cell has figures or cannot have any, 130 if it was interrupted.
-
-    Raises:
-        ConfigError: If there is nothing to measure, or a budget too small for the next cell.
+    and ``budget_s`` is filled with cells by their estimates. Returns the exit code: 0 if every cell
+    has figures or cannot have any, 130 if it was interrupted. Raises ConfigError if there is
+    nothing to measure, or a budget too small for the next cell.
     """
     lab = replace(lab, observe_only=True)
     check_positive("budget_s", budget_s, MOST_S)
@@ -88,11 +83,8 @@ def measure_matrix(
 def report_matrix(matrix: Matrix, lab: Laboratory) -> int:
     """Write and print what a study has measured of ``matrix``; needs no GPU.
 
-    Returns:
-        The exit code: 0 if every cell has figures or cannot have any.
-
-    Raises:
-        ConfigError: If ``lab`` names no study, one without results, or one that is under way.
+    Returns the exit code: 0 if every cell has figures or cannot have any. Raises ConfigError if
+    ``lab`` names no study, one without results, or one that is under way.
     """
     if lab.study is None:
         raise ConfigError("A table needs the study that it is of; name it by --study.")
@@ -233,14 +225,9 @@ class KnobOptions(Generic[Settings]):
         What a GPU cannot run becomes a row with its reason. The first configuration that the
         workload takes is measured again between the others, so that drift is seen and boards are
         comparable. Those that run the same network follow each other, so that it is loaded once.
-        ``kind`` begins the study's name; ``score`` is called once all is measured.
-
-        Returns:
-            The exit code: 0 if every combination has figures or cannot have any, 130 if it was
-            interrupted.
-
-        Raises:
-            ConfigError: If the workload refuses every combination.
+        ``kind`` begins the study's name; ``score`` is called once all is measured. Returns the exit
+        code: 0 if every combination has figures or cannot have any, 130 if it was interrupted.
+        Raises ConfigError if the workload refuses every combination.
         """
         lab = replace(self.lab, observe_only=True)
         asked = study.grid.configurations

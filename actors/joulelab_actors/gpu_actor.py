@@ -5,27 +5,21 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 from ray.exceptions import RayTaskError
 
-from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress, DeviceIdentity
 from joulelab.core.trial import Trial
 from joulelab.errors import DeviceError, JouleLabError
 from joulelab.sampling.cuda_device import is_same, seen_uuids
-from joulelab.study.worker import GpuWorker, Report, WorkerSettings
+from joulelab.study.worker import FoundT, GpuWorker, Report, WorkerSettings
 from joulelab_actors.node_facts import code_version
 from joulelab_actors.placement import Site
 from joulelab_actors.session import NAMESPACE
-
-if TYPE_CHECKING:  # it needs SciPy
-    from joulelab.attribution.attribution import Attribution
-    from joulelab.attribution.session import Asked
-    from joulelab.attribution.variants import Variant
 
 _log = logging.getLogger(__name__)
 
@@ -62,10 +56,7 @@ class GpuActor:
 
     @ray.method(concurrency_group="measure", max_task_retries=-1)
     def ready(self) -> Readiness:
-        """Open the device, if need be, and say what this actor is.
-
-        Raises DeviceError if the device cannot be opened, or is another than it should be.
-        """
+        """Open the device, if need be, as :meth:`GpuWorker.open` does; say what this actor is."""
         return Readiness(
             identity=self._worker.open(),
             hostname=socket.gethostname(),
@@ -76,26 +67,20 @@ class GpuActor:
 
     @ray.method(concurrency_group="measure")
     def measure(self, trial: Trial, pid: int) -> Report:
-        """Measure ``trial`` and append its records to the store before returning them.
+        """Measure ``trial`` as :meth:`GpuWorker.measure` does.
 
         ``pid`` is the process that said that it is ready. A call that reaches Ray after its death
         waits for the next process, where the driver has planned the trial again by then. Raises
-        ActorReplacedError if it is not this process; JouleLabError if there is not even an invalid
-        measurement to return; TrackingError if it cannot be stored, or is no longer to be.
+        ActorReplacedError if it is not this process.
         """
         if pid != os.getpid():
             raise ActorReplacedError(f"process {pid} was replaced before it began the trial")
         return self._worker.measure(trial)
 
     @ray.method(concurrency_group="measure")
-    def attribute(
-        self, configuration: Configuration, method: "Asked", variants: "Sequence[Variant]" = ()
-    ) -> "Attribution":
-        """Say where the energy of a program goes; nothing is stored.
-
-        Raises JouleLabError if it cannot be found out; says why.
-        """
-        return self._worker.attribute(configuration, method, variants)
+    def do(self, work: Callable[[GpuWorker], FoundT]) -> FoundT:
+        """Return what ``work`` does of the worker."""
+        return work(self._worker)
 
     @ray.method(concurrency_group="control")
     def expect(self, trial: Trial) -> None:
@@ -162,18 +147,14 @@ class Member:
             self._handle.expect.remote(trial)
         self.work.append((self._handle.measure.remote(trial, self.readiness.pid), trial))
 
-    def attribute(
-        self, configuration: Configuration, method: "Asked", variants: "Sequence[Variant]" = ()
-    ) -> "Attribution":
-        """Wait until the actor is ready, and have it say where the energy of a program goes.
+    def do(self, work: Callable[[GpuWorker], FoundT]) -> FoundT:
+        """Wait until the actor is ready, and return what ``work`` does of its worker.
 
-        Raises:
-            JouleLabError: What the actor raises.
+        Raises what that raises, a JouleLabError.
         """
         try:
             self.readiness, self.probe = ray.get(self.probe), None
-            call = self._handle.attribute.remote(configuration, method, variants)
-            found: Attribution = ray.get(call)
+            found: FoundT = ray.get(self._handle.do.remote(work))
         except RayTaskError as error:
             raise error.cause if isinstance(error.cause, JouleLabError) else error from None
         return found
@@ -181,8 +162,7 @@ class Member:
     def release(self) -> Any:
         """Ask the actor to give its device back, or if it is busy, to store nothing more.
 
-        Returns:
-            The call; ``None`` if the actor was never ready.
+        Returns the call; ``None`` if the actor was never ready.
         """
         if self.readiness is None:
             return None

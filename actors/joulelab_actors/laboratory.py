@@ -2,18 +2,16 @@
 
 import os
 import time
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import ray
 from rich.console import Console
 from typing_extensions import override
 
 from joulelab.analysis.search_wording import score_words
-from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
 from joulelab.devices import DEVICES
 from joulelab.devices.choice import check_backend
@@ -27,7 +25,7 @@ from joulelab.study.gpu import of_product, require_count, require_enough, requir
 from joulelab.study.ledger import StudySummary
 from joulelab.study.progress import announced
 from joulelab.study.search_queue import CheckTrial, Search, SearchQueue
-from joulelab.study.worker import WorkerSettings
+from joulelab.study.worker import FoundT, GpuWorker, WorkerSettings
 from joulelab.tracking.addresses import connectable, discreet, typed
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
@@ -41,11 +39,6 @@ from joulelab_actors.pool import RELEASE_S, Pool
 from joulelab_actors.reservation import let_go, reserved
 from joulelab_actors.scoring import score_beside
 from joulelab_actors.session import Lifeline, connected
-
-if TYPE_CHECKING:  # it needs SciPy
-    from joulelab.attribution.attribution import Attribution
-    from joulelab.attribution.session import Asked
-    from joulelab.attribution.variants import Variant
 
 SCHEDULED_REPEATS = 5
 """Measurements of a configuration under a scheduler that does not stop it."""
@@ -118,10 +111,8 @@ class Laboratory(AbstractLab[Site]):
     def open(self, *workloads: str, mixed: bool = False) -> Generator[tuple[Site, ...]]:
         """Take the study, if it is named, hold a connection to Ray, and yield the GPUs to use.
 
-        What can be refused without Ray is refused before it starts. Raises ConfigError if a program
-        cannot travel to the nodes; if the results cannot be written, delivered, or are those of a
-        study that is under way; if fewer GPUs than asked for are there, or they are of other
-        products than they may be; DeviceNotFoundError if there are none.
+        Raises ConfigError also if a program cannot travel to the nodes, or results cannot be
+        delivered, or are those of a study that is under way.
         """
         with ExitStack() as stack:
             self._check_places()
@@ -171,17 +162,12 @@ class Laboratory(AbstractLab[Site]):
         return TuneQueue(search, check, steering.run, most_repeats=steering.most_repeats)
 
     @override
-    def attribute(
-        self,
-        gpu: Site,
-        how: WorkerSettings,
-        asked: Configuration,
-        method: "Asked",
-        variants: "Sequence[Variant]" = (),
-    ) -> "Attribution":
+    def work_on(
+        self, gpu: Site, how: WorkerSettings, work: Callable[[GpuWorker], FoundT]
+    ) -> FoundT:
         member = enlisted(gpu, how, time.monotonic() + NAME_TIMEOUT_S)
         try:
-            return member.attribute(asked, method, variants)
+            return member.do(work)
         finally:
             if (call := member.release()) is not None:
                 ray.wait([call], timeout=RELEASE_S)

@@ -86,11 +86,9 @@ class NodeFacts:
 def facts_of_node(backend: str, store: str | None, results_dir: Path, mark: str) -> NodeFacts:
     """Look at the machine that this process runs on; nothing on it is changed.
 
-    Args:
-        backend: Registry name of the device class, or ``"auto"``.
-        store: Folder of state or recordings, for devices that are not hardware.
-        results_dir: Results folder.
-        mark: Name of the file that the driver has put there.
+    ``backend`` is the registry name of the device class, or ``"auto"``; ``store`` the folder of
+    state or recordings, for devices that are not hardware; ``mark`` the name of the file that the
+    driver has put into the results folder.
     """
     gpus, trouble = _find_gpus(backend, store)
     return NodeFacts(

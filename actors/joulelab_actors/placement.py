@@ -72,11 +72,6 @@ _Node: TypeAlias = dict[str, Any]
 _Call: TypeAlias = tuple[Callable[..., _Sighting], tuple[Any, ...]]
 
 
-def beside_the_driver() -> NodeAffinitySchedulingStrategy:
-    """Return where an actor of the driver's own is put: on its node, or elsewhere if need be."""
-    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-
-
 def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
     """Find the GPUs of ``backend`` on every node of the connected cluster.
 

@@ -24,8 +24,7 @@ from joulelab_actors.placement import Site, call_on
 from joulelab_actors.session import NAMESPACE, answers
 
 _LOOK_S = 1.0
-_QUIET_S = 3.0
-"""A driver that was killed takes a moment to end, of which nobody need know."""
+_QUIET_S = 3.0  # a driver that was killed takes a moment to end, of which nobody need know
 _SETTLE_S = 0.2
 _ANSWER_S = 2.0
 
@@ -43,15 +42,11 @@ def reserved(
 ) -> Generator[tuple[Site, ...]]:
     """Yield GPUs that no other study has, which no other one takes before the block ends.
 
-    While there are too few, it is waited for them, and reported who has them.
-
-    Args:
-        sites: Those to choose from.
-        num_gpus: How many of each product; ``None`` for all, and then without those that others
-            keep for longer than a driver takes to end.
-        study: Name of the study, if it has one yet.
-        guard_socket: Where the nodes' clock guards listen; ``None`` for each node's own.
-        report: Takes lines for the user.
+    They are ``num_gpus`` of each product, the first of ``sites``; ``None`` for all, and then
+    without those that others keep for longer than a driver takes to end. While there are too few,
+    it is waited for them, and ``report`` takes lines for the user on who has them. ``study`` is its
+    name, if it has one yet; the nodes' clock guards listen at ``guard_socket``, ``None`` for each
+    node's own.
     """
     keeper = Keeper(study)
     start_s, reported = time.monotonic(), ""
@@ -77,11 +72,9 @@ def reserved(
 class Keeper:
     """Keeps GPUs for this driver in the cluster's table of keys, until they are let go.
 
-    The name of an actor is the lock on its GPU; an entry here keeps it until there is the actor. An
-    entry of a driver that has ended counts for nothing.
-
-    Args:
-        study: Name of the study, for others who want the same GPUs.
+    The name of an actor is the lock on its GPU; an entry here keeps it until there is the actor,
+    and names the ``study`` for others who want it. One of a driver that has ended counts for
+    nothing.
     """
 
     def __init__(self, study: str | None) -> None:
@@ -95,11 +88,9 @@ class Keeper:
     ) -> tuple[Site, ...]:
         """Keep GPUs of each product, of those that nobody else has; none if they are too few.
 
-        Args:
-            sites: Those to choose from, in the order of choice.
-            held: UUIDs of those that others have.
-            num_gpus: How many of each product; ``None`` for all.
-            least: With how few of each product to make do; ``None`` for none less than all.
+        They are the first of ``sites``, without the UUIDs that are ``held``: ``num_gpus`` of each
+        product, ``None`` for all, and ``least`` of each to make do with, ``None`` for none less
+        than all.
         """
         chosen: list[Site] = []
         for own in by_product(sites).values():

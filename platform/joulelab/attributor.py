@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.errors import ANALYSIS, ConfigError, require
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.lab import Lab, StudyWorkload
-from joulelab.study.worker import WorkerSettings
+from joulelab.study.worker import GpuWorker
 from joulelab.tracking.durable import write_whole
 
 if TYPE_CHECKING:  # pandas takes half a second
@@ -115,13 +116,7 @@ def attribute(
     workload = StudyWorkload(program, knobs)
     with lab.open(workload.name) as gpus:
         folder = lab.folder(f"attribution-{workload.name}", gpus)
-        how = WorkerSettings(
-            results_dir=folder,
-            procedure=lab.procedure,
-            observe_only=lab.observe_only,
-            guard_socket=lab.guard_socket,
-            programs=lab.programs({workload.name}),
-        )
         asked = Configuration.of(workload.name, workload.settings, point)
-        found = lab.attribute(gpus[0], how, asked, method, variants)
+        work = partial(GpuWorker.attribute, configuration=asked, method=method, variants=variants)
+        found = lab.work_on(gpus[0], lab.how(folder, {workload.name}), work)
     return AttributionStudy(found=found, folder=folder)

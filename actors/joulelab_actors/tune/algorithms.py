@@ -58,8 +58,7 @@ _OWN_PACKAGE = tuple(sorted({*SEARCH_ALG_IMPORT} - {"optuna", "random", "variant
 """Algorithms of Tune's that need a package besides, by Tune's names."""
 
 _CONTINUOUS = ("bayesopt",)
-_BUDGET = 100
-"""Suggestions that ZOOpt plans for; it goes on after them."""
+_BUDGET = 100  # suggestions that ZOOpt plans for; it goes on after them
 
 ALGORITHMS = (*STRATEGIES, *TUNE_ALGORITHMS, *_OWN_PACKAGE)
 """Names of all algorithms."""

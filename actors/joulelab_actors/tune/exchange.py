@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-
-from joulelab_actors.placement import beside_the_driver
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 Result = dict[str, Any]
 """What a trial reports to Tune: figures by name, and a reason where there are none."""
@@ -81,5 +80,6 @@ def start_exchange() -> Any:
     make_remote: Any = ray.remote
     options: dict[str, Any] = {"num_cpus": 0, "max_concurrency": MOST_WAITING}
     options |= {"max_restarts": -1, "max_task_retries": -1}
-    options["scheduling_strategy"] = beside_the_driver()
+    here = ray.get_runtime_context().get_node_id()
+    options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(here, soft=True)
     return make_remote(Exchange).options(**options).remote()

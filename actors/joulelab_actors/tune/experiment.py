@@ -32,8 +32,7 @@ NAME = "search"
 """Of the experiment, and of its folder."""
 END_S = 60.0
 """Longest wait for Tune to end once nothing is left to do; it takes 1 to 5 s."""
-_MOST_DEATHS = 3
-"""Times that the process of a trial may die; it asks again for what it asked for."""
+_MOST_DEATHS = 3  # times that the process of a trial may die; it asks again for what it asked for
 _ENDED = (Trial.TERMINATED, Trial.ERROR)
 _SETTINGS = {
     # Of Tune's writers only that of the results is wanted: TensorBoard's imports PyTorch and waits

@@ -23,20 +23,15 @@ class TuneStrategy(Strategy):
     """Asks for the baseline, then for what an algorithm of Tune's suggests.
 
     What is suggested again is answered from what was measured, so that no trial is spent on it;
-    what was told before the first suggestion is suggested to the algorithm to begin with, which
-    is how it takes part in a search that goes on. Its axes are those of the space; values that
-    are numbers have an order, others are choices.
-
-    Args:
-        problem: What is searched for.
-        make: Makes the algorithm, without a space, from the points to suggest first.
-        objectives: Names of what it minimises: ``"cost"`` of the objective with infeasible ones
-            after all feasible ones, by how much they miss (Deb, Computer Methods in Applied
-            Mechanics and Engineering 186, 2000); or of ``"energy"``, ``"time"`` and ``"loss"``
-            of quality, which heed no constraints.
-        most_doubles: Suggestions in a row that are known already, after which the algorithm
-            counts as at its end.
-        takes_places: Whether it can choose whole numbers; else it chooses between them.
+    what was told before the first suggestion is suggested to the algorithm to begin with, which is
+    how it takes part in a search that goes on. Its axes are those of the space; values that are
+    numbers have an order, others are choices. ``make`` makes the algorithm, without a space, from
+    the points to suggest first; it counts as at its end after ``most_doubles`` suggestions in a row
+    that are known already. It chooses whole numbers if it ``takes_places``, else between them.
+    ``objectives`` name what it minimises: ``"cost"`` of the objective with infeasible ones after
+    all feasible ones, by how much they miss (Deb, Computer Methods in Applied Mechanics and
+    Engineering 186, 2000); or of ``"energy"``, ``"time"`` and ``"loss"`` of quality, which heed no
+    constraints.
     """
 
     def __init__(

@@ -52,9 +52,8 @@ def name_of(key: Key) -> str:
 class Pulse:
     """Whether Tune still does something, as far as the study waits for it.
 
-    Args:
-        most_idle_s: Longest that it may do nothing; a user's own Tuner may do so for ever.
-        clock: Returns seconds of a clock that is never set.
+    It may do nothing for ``most_idle_s``, a user's own Tuner for ever; the ``clock``, in seconds,
+    is never set.
     """
 
     def __init__(
@@ -170,8 +169,7 @@ class Turnover:
     def note_ended(self, trial_id: str) -> Key | None:
         """Note that a trial is over, be it by an answer, a scheduler, or a failure.
 
-        Returns:
-            What it was started for; ``None`` if Tune had ended it before.
+        Returns what it was started for; ``None`` if Tune had ended it before.
         """
         self.pulse.beat()
         key = self._keys.pop(trial_id, None)
@@ -194,8 +192,7 @@ class Turnover:
     def followed(self, most: int) -> Iterator[tuple[str, Result]]:
         """Have Tune start what it does not know, as far as it may have ``most`` trials.
 
-        Yields:
-            Answers of trials that another follows, and of those that are too many.
+        Yields answers of trials that another follows, and of those that are too many.
         """
         while self.unknown and self.num_live < most:
             self.add(self.unknown.popleft())

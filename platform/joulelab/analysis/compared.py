@@ -19,7 +19,7 @@ from joulelab.core.device import DeviceIdentity
 from joulelab.core.grouping import grouped_by
 from joulelab.core.interaction import fit_on_boards
 from joulelab.core.lines import lines_of, scatter_of, with_scatter
-from joulelab.core.measurement import Finding, Measurement
+from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.steadiness import Drift, fit_drift
 from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
@@ -93,10 +93,8 @@ RowT_co = TypeVar("RowT_co", bound=Row, covariant=True)
 class Exclusion:
     """A measurement that does not count, and why, where its findings do not say."""
 
-    measurement_id: str
+    measurement: Measurement
     label: str
-    board: str
-    findings: tuple[Finding, ...]
     why: str = ""
 
 
@@ -151,7 +149,7 @@ def comparable(
     The others must be tied to ``reference``, or to what was measured most often where that is not
     valid.
     """
-    invalid = [exclusion(m, label) for m in group if not m.valid]
+    invalid = [Exclusion(measurement=m, label=label(m)) for m in group if not m.valid]
     valid = observations([m for m in group if m.valid], label)
     if not valid:
         return [], tuple(invalid)
@@ -170,7 +168,11 @@ def _split(
     measurements: Sequence[Measurement], is_kept: Sequence[bool], label: LabelOf, why: str
 ) -> tuple[list[Measurement], list[Exclusion]]:
     pairs = list(zip(measurements, is_kept, strict=True))
-    return [m for m, yes in pairs if yes], [exclusion(m, label, why) for m, yes in pairs if not yes]
+    others = [m for m, yes in pairs if not yes]
+    return (
+        [m for m, yes in pairs if yes],
+        [Exclusion(measurement=m, label=label(m), why=why) for m in others],
+    )
 
 
 def fit_quantities(
@@ -210,18 +212,20 @@ def fit_quantities(
 
 
 def figures_by_label(
-    fits: Fits,
+    fits: Fits | None,
     *,
     reference: str,
     members: Sequence[str],
     level: float,
     objective: Objective = EDP,
 ) -> dict[str, Figures]:
-    """Return what each label costs.
+    """Return what each label costs; nothing without fits.
 
     Savings are against ``reference``, without which there are none. ``members`` are statistically
     indistinguishable from the lowest.
     """
+    if fits is None:
+        return {}
     energy, time, edp, ed2p, aim = (fits[of] for of in (ENERGY, TIME, EDP, ED2P, objective))
     labels = energy.configurations
     costs = np.column_stack([energy.estimate, time.estimate])
@@ -286,14 +290,3 @@ def _times_s(measurements: Sequence[Measurement]) -> list[float]:
     own_s = [m.windows[0].start_s for m in measurements]
     in_order = [own_s[i] for i in np.argsort(wall_s, kind="stable")]
     return own_s if in_order == sorted(own_s) else wall_s
-
-
-def exclusion(measurement: Measurement, label: LabelOf, why: str = "") -> Exclusion:
-    """Return why a measurement does not count."""
-    return Exclusion(
-        measurement_id=measurement.measurement_id,
-        label=label(measurement),
-        board=measurement.device.uuid,
-        findings=measurement.findings,
-        why=why,
-    )

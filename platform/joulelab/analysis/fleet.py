@@ -8,7 +8,7 @@ Medicine 26, 2007).
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, sqrt
 
 import numpy as np
@@ -170,13 +170,9 @@ def _effects(
 ) -> _Effects | None:
     """Return effects of boards, by least squares with configurations taken out.
 
-    Args:
-        group: ``n`` measurements.
-        logs: What each found, shape ``(n,)``.
-        slope: Where each lies on an axis; boards' slopes along it are returned then.
-
-    Returns:
-        ``None`` if there is one board, or nothing tells how measurements scatter.
+    ``logs`` is what each of ``n`` measurements found, shape ``(n,)``; with ``slope``, where each
+    lies on an axis, boards' slopes along it are returned. ``None`` if there is one board, or
+    nothing tells how measurements scatter.
     """
     import statsmodels.api as sm  # takes half a second
 
@@ -227,12 +223,7 @@ def _best_clock(group: Sequence[Measurement], num_programs: int) -> Aspect | Non
     found = _effects(own, edp[near], x[near] - best)
     if found is None:
         return None
-    shifts = _Effects(
-        uuids=found.uuids,
-        theta=-found.theta / (2.0 * bend),
-        u=found.u / (2.0 * bend),
-        dof=found.dof,
-    )
+    shifts = replace(found, theta=-found.theta / (2.0 * bend), u=found.u / (2.0 * bend))
     name = " ".join(dict.fromkeys((own[0].configuration.workload, own[0].phase)))
     title = "best clock" if num_programs == 1 else f"best clock, {name}"
     return _aspect(title, "MHz", exp(best), shifts, own)

@@ -14,7 +14,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.core.quality import Quality
 from joulelab.core.statistics import mean_of
 from joulelab.errors import ConfigError
-from joulelab.objectives import ENERGY, TIME, Objective
+from joulelab.objectives import ENERGY, Objective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +72,8 @@ class KnobPhase(compared.Phase[KnobRow]):
         """Write the values of all axes but the last."""
         return ", ".join(axis.text(v) for axis, v in zip(self.axes[:-1], series, strict=True))
 
-    def energy_ratio(self, row: KnobRow, other: KnobRow) -> Interval:
-        """Return the energy per unit of ``row`` over that of ``other``, both with figures."""
-        return self._ratio(ENERGY, row, other)
-
-    def time_ratio(self, row: KnobRow, other: KnobRow) -> Interval:
-        """Return the time per unit of ``row`` over that of ``other``, both with figures."""
-        return self._ratio(TIME, row, other)
-
-    def _ratio(self, of: Objective, row: KnobRow, other: KnobRow) -> Interval:
+    def ratio(self, row: KnobRow, other: KnobRow, of: Objective = ENERGY) -> Interval:
+        """Return what a unit of ``row`` takes over that of ``other``, both with figures."""
         if self.fits is None:
             raise ConfigError("There are no measurements to compare.")
         return self.fits[of].ratio(row.case.label, other.case.label, level=self.level)
@@ -149,11 +142,7 @@ def _phase(
     reference = next((case.label for case in grid.cases if case.label in valid), None)
     counted, exclusions = compared.comparable(group, label, reference or "")
     fits = compared.fit_quantities(counted, label) if counted else None
-    figures = (
-        compared.figures_by_label(fits, reference=reference or "", members=(), level=level)
-        if fits
-        else {}
-    )
+    figures = compared.figures_by_label(fits, reference=reference or "", members=(), level=level)
     why = {exclusion.label: exclusion for exclusion in exclusions}
     first = group[0]
     return KnobPhase(
@@ -190,8 +179,9 @@ def _row(
 ) -> KnobRow:
     reason, reasons = case.refusal, set()
     if exclusion is not None:
-        reason = exclusion.why or exclusion.findings[0].detail
-        reasons = {finding.reason for finding in exclusion.findings}
+        findings = exclusion.measurement.findings
+        reason = exclusion.why or findings[0].detail
+        reasons = {finding.reason for finding in findings}
     num_valid = sum(m.valid for m in found)
     return KnobRow(
         case=case,

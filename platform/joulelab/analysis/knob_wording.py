@@ -12,10 +12,10 @@ from joulelab.analysis.wording import energy_words
 from joulelab.core.additive import Interval
 from joulelab.core.number_format import BITS
 from joulelab.core.statistics import line_slope
+from joulelab.objectives import TIME
 
 Measured = tuple[KnobRow, Figures]
-_LEAST_SIZES = 3
-"""Through two sizes goes any power, which says nothing of a third."""
+_LEAST_SIZES = 3  # through two sizes goes any power, which says nothing of a third
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,8 @@ def conclude_batches(phase: KnobPhase) -> str:
     """Say how energy and throughput change from the smallest batch to the largest."""
 
     def growth(curve: Sequence[Measured]) -> str:
-        first, last = _ends(curve)
-        ratio, times = phase.energy_ratio(last, first), phase.time_ratio(last, first)
+        first, last = curve[0][0], curve[-1][0]
+        ratio, times = phase.ratio(last, first), phase.ratio(last, first, TIME)
         return (
             f"from {_x(phase, first)} to {last.x} energy changes by {change(ratio)} and "
             f"throughput grows {1 / times.value:.3g}-fold{_saturation(phase, curve)}"
@@ -81,8 +81,8 @@ def conclude_lengths(phase: KnobPhase) -> str:
     """Say how energy and time per unit change from the first value to the last."""
 
     def changes(curve: Sequence[Measured]) -> str:
-        first, last = _ends(curve)
-        energy, time = phase.energy_ratio(last, first), phase.time_ratio(last, first)
+        first, last = curve[0][0], curve[-1][0]
+        energy, time = phase.ratio(last, first), phase.ratio(last, first, TIME)
         return (
             f"from {first.x} to {last.x} {phase.axes[-1].title} energy per {phase.unit} changes "
             f"by {change(energy)} and time by {change(time)}"
@@ -97,7 +97,7 @@ def conclude_sizes(phase: KnobPhase) -> str:
 
     def power(curve: Sequence[Measured]) -> str:
         least, most = min(curve, key=energy_j)[0], max(curve, key=energy_j)[0]
-        ratio = phase.energy_ratio(most, least)
+        ratio = phase.ratio(most, least)
         times = f"{_times(ratio)} times the energy of {least.x}"
         if not axis.is_number or len(curve) < _LEAST_SIZES:
             return f"{most.x} takes {times}"
@@ -140,7 +140,7 @@ def _lost(phase: KnobPhase, lost: Sequence[Loss]) -> list[str]:
     parts = []
     for (narrow, wide), found in groupby(lost, key=lambda loss: (loss.row.series, loss.to.series)):
         each = list(found)
-        words = [_x(phase, each[0]), *(str(loss.row.x) for loss in each[1:])]
+        words = [_x(phase, each[0].row), *(str(loss.row.x) for loss in each[1:])]
         places = " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
         worst = max(each, key=lambda loss: loss.ratio.value).ratio
         near = crossover(phase.curves[narrow], phase.curves[wide]) if _is_scale(phase) else None
@@ -183,13 +183,8 @@ def _is_scale(phase: KnobPhase) -> bool:
     return axis.is_number and axis.places is None
 
 
-def _ends(curve: Sequence[Measured]) -> tuple[KnobRow, KnobRow]:
-    return curve[0][0], curve[-1][0]
-
-
-def _x(phase: KnobPhase, row: KnobRow | Loss) -> str:
-    found = row.row if isinstance(row, Loss) else row
-    return phase.axes[-1].text(found.x)
+def _x(phase: KnobPhase, row: KnobRow) -> str:
+    return phase.axes[-1].text(row.x)
 
 
 def _span(phase: KnobPhase, run: Sequence[KnobRow]) -> str:
@@ -234,7 +229,7 @@ def losses(phase: KnobPhase) -> tuple[Loss, ...]:
         wider = [other for other in rivals if _bits(other[0]) > _bits(row)]
         if wider:
             to = min(wider, key=energy_j)[0]
-            ratio = phase.energy_ratio(row, to)
+            ratio = phase.ratio(row, to)
             if ratio.low > 1:
                 found.append(Loss(row=row, to=to, ratio=ratio))
     return tuple(found)
@@ -277,7 +272,7 @@ def equals(phase: KnobPhase, row: KnobRow) -> tuple[KnobRow, ...]:
     rivals = phase.measured
     if len(phase.curves) > 1:
         rivals = tuple(m for m in rivals if m[0].x == row.x)
-    return tuple(o for o, _ in rivals if o is row or phase.energy_ratio(o, row).low <= 1)
+    return tuple(o for o, _ in rivals if o is row or phase.ratio(o, row).low <= 1)
 
 
 def energy_j(measured: Measured) -> float:

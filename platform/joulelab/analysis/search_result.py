@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from joulelab.analysis.compared import Counts, Exclusion, drifts_of, exclusion
+from joulelab.analysis.compared import Counts, Exclusion, drifts_of
 from joulelab.analysis.search_wording import configuration_name, sentence
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceIdentity
@@ -104,7 +104,7 @@ def search_result(
 ) -> SearchResult:
     """Put together what a search found in ``measurements``, valid or not."""
     valid = [m for m in measurements if m.valid]
-    level = answer.standing.level
+    level, space = answer.standing.level, evidence.problem.space
     has_one_phase = len({m.phase for m in measurements}) == 1
     return SearchResult(
         study=measurements[0].study,
@@ -115,7 +115,7 @@ def search_result(
         steps=tuple(steps),
         boards=tuple({m.device.uuid: m.device for m in measurements}.values()),
         exclusions=tuple(
-            exclusion(m, lambda m: configuration_name(m.configuration, evidence.problem.space))
+            Exclusion(measurement=m, label=configuration_name(m.configuration, space))
             for m in measurements
             if not m.valid
         ),

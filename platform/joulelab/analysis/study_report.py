@@ -66,7 +66,7 @@ class Section:
     @property
     def reasons(self) -> Counter[str]:
         """Why measurements were left out, and how often."""
-        return Counter(f.reason for e in self.found.exclusions for f in e.findings)
+        return Counter(f.reason for e in self.found.exclusions for f in e.measurement.findings)
 
     @property
     def drifting(self) -> list[Drift]:

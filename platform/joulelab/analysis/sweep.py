@@ -192,12 +192,8 @@ def _phase(
     found = best_set(fits[objective], level=level) if fits else None
     is_open = fits is not None and fits[objective].is_open
     members = found.members if found and not is_open else ()
-    figures = (
-        compared.figures_by_label(
-            fits, reference=compared.DEFAULT, members=members, level=level, objective=objective
-        )
-        if fits
-        else {}
+    figures = compared.figures_by_label(
+        fits, reference=compared.DEFAULT, members=members, level=level, objective=objective
     )
     first = group[0]
     return PhaseResult(

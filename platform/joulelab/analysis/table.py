@@ -4,6 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from rich.text import Text
 
 from joulelab.analysis.quantities import PLUS_MINUS
 from joulelab.errors import ConfigError
-from joulelab.tracking.durable import check_file, whole_text
+from joulelab.tracking.durable import check_file, write_whole
 
 if TYPE_CHECKING:  # pandas takes half a second
     import pandas as pd
@@ -50,10 +51,9 @@ class Frame:
 
     def write(self, path: Path) -> None:
         """Write it to ``path`` as CSV; ``None`` is empty."""
-        with whole_text(path) as file:
-            writer = csv.writer(file)
-            writer.writerow(self.columns)
-            writer.writerows(self.rows)
+        text = StringIO(newline="")
+        csv.writer(text).writerows([self.columns, *self.rows])
+        write_whole(path, text.getvalue())
 
 
 def check_target(path: Path | None, *suffixes: str, option: str = "--out") -> None:

@@ -118,16 +118,10 @@ def power_per_kelvin(
 ) -> tuple[float, float, int]:
     """Fit the growth of power with temperature within groups of repeats.
 
-    Args:
-        power_w: Mean power of each, in watts; its error is taken to be relative to it.
-        temperature_c: Temperature of each, in degrees Celsius.
-        groups: What was measured, and on which board.
-
-    Returns:
-        Watts per kelvin, their standard uncertainty, and the degrees of freedom it rests on.
-
-    Raises:
-        ConfigError: If there are too few repeats, or none at another temperature.
+    Mean powers are in watts, with errors relative to them, temperatures in degrees Celsius; groups
+    name what was measured, and on which board. Returns watts per kelvin, their standard
+    uncertainty, and the degrees of freedom it rests on. Raises ConfigError if there are too few
+    repeats, or none at another temperature.
     """
     number = {group: place for place, group in enumerate(dict.fromkeys(groups))}
     at = np.array([number[group] for group in groups], dtype=np.intp)

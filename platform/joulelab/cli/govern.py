@@ -70,10 +70,9 @@ class Govern(OneGpu):
     json: str | None = None  # Write the result as JSON to this file; - for the standard output.
 
     def run(self) -> int:
-        """Govern and tell what that saved.
+        """Govern and tell what that saved; return the program's exit code where there is one.
 
-        Returns:
-            The program's exit code where there is one; 1 if the clock was to be set and could not.
+        Else it is 1 if the clock was to be set and could not.
         """
         strategy = self._strategy()
         child = Child(self.program) if self.program else None  # before there are other threads

@@ -67,8 +67,7 @@ returns such an object.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name, by default those of the process.
 
-    Returns:
-        The exit code: 0, 1 if the answer is bad, 2 if the request was, 130 if interrupted.
+    Returns the exit code: 0, 1 if the answer is bad, 2 if the request was, 130 if interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):

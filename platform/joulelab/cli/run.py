@@ -58,11 +58,9 @@ class Run(ClockOptions):
     experiment: str = "joulelab run"  # Name of the experiment there.
 
     def run(self) -> int:
-        """Run the program and tell what it used.
+        """Run the program and tell what it used; return its exit code.
 
-        Returns:
-            The program's exit code, 128 and the number of the signal that ended it; 126 or 127 if
-            it cannot be started.
+        That is 128 and the number of a signal that ended it; 126 or 127 if it cannot be started.
         """
         _ = self.point  # refuses what an observer cannot do
         self._check_held()

@@ -162,6 +162,6 @@ def _lines(use: ProgramUse) -> list[str]:
     lines += conduct_lines(use)
     if others := [gpu for gpu in use.others if gpu.valid]:
         lines.append(f"Not counted: {_drawn(others)} meanwhile.")
-    if use.known_energy_j is not None:
+    if not use.reason:
         lines.append(f"{PLUS_MINUS_SENSOR} Start, loading and idle times are in the energy.")
     return lines

@@ -3,19 +3,22 @@
 import ast
 import runpy
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from importlib.resources import files
 from inspect import Parameter, Signature
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import tyro
 
-from joulelab.cli.same_study import check_same_study
+from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.registry import Registry, unknown_name
+from joulelab.tracking.addresses import discreet
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import StudyHeader, flat_settings
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.programs import program_name
 
@@ -76,7 +79,7 @@ def parse_study(kind: type[Settings], description: str | None) -> Settings:
     Raises ConfigError if it goes on with a study of other settings.
     """
     parsed = tyro.cli(kind, description=description, prog=study_command())
-    check_same_study(parsed, _KINDS)
+    _check_same_study(parsed)
     return parsed
 
 
@@ -108,7 +111,7 @@ def parse_with_workload(kind: Any, arguments: Sequence[str] | None = None, **opt
     Raises ConfigError if it goes on with a study of other settings.
     """
     parsed = _parsed(kind, arguments, **options)
-    check_same_study(parsed, _KINDS)
+    _check_same_study(parsed)
     return parsed
 
 
@@ -222,3 +225,65 @@ def _options(command: Any) -> Iterator[str]:
             yield name
         elif is_dataclass(kind):
             yield from _options(kind)
+
+
+_MORE = frozenset(
+    {"mode", "every", "clocks_mhz", "repeats", "sentinel_every", "order_seed", "seed"}
+)
+"""Settings that only say how much is measured, and in which order: more may be asked for."""
+
+
+def _check_same_study(asked: Any) -> None:
+    """Refuse the settings of a study if the folder of its name is of other ones.
+
+    Where it runs, clocks, repeats, seeds and the budget may differ, and a matrix goes on with any
+    cells. What lacks a name, or a folder, is new. Raises ConfigError if the script, the workload
+    or a setting differs; TrackingError if the folder cannot be read.
+    """
+    lab = getattr(asked, "lab", None)
+    study = getattr(lab, "study", None)
+    if lab is None or study is None:
+        return
+    store = ResultStore(lab.study_dir(study))
+    header = store.read_study()
+    if header is None:
+        return
+    began, this = PurePath((*header.command, "")[0]).name, PurePath(sys.argv[0]).name
+    if began != this and {began, this} <= _KINDS.keys():
+        raise _refusal(store, f"kind {_KINDS[began]!r}", f"kind {_KINDS[this]!r}")
+    _check_workload(asked, store, header)
+    of, now = _fixed(header.settings), _fixed(flat_settings(asked))
+    if "again" in now:
+        return
+    if other := [name for name in of.keys() & now if of[name] != now[name]]:
+        raise _refusal(store, _words(of, other), _words(now, other))
+
+
+def _check_workload(asked: Any, store: ResultStore, header: StudyHeader) -> None:
+    workload = getattr(asked, "workload", None)
+    if workload is None:
+        return
+    name = WORKLOADS.name_of(workload)
+    known = header.workloads or {m.configuration.workload for m in store.read()}
+    if known and name not in known:
+        raise _refusal(store, ", ".join(sorted(known)), name)
+
+
+def _fixed(settings: Iterable[tuple[str, KnobValue]]) -> dict[str, KnobValue]:
+    return {
+        name: discreet(value) if isinstance(value, str) else value
+        for name, value in settings
+        if not (name in _MORE or name.startswith("budget."))
+        and (name.startswith("lab.procedure.") or not name.startswith("lab."))
+    }
+
+
+def _words(settings: Mapping[str, KnobValue], names: Iterable[str]) -> str:
+    return ", ".join(f"{name}={settings[name]}" for name in sorted(names))
+
+
+def _refusal(store: ResultStore, of: str, now: str) -> ConfigError:
+    return ConfigError(
+        f"{store.folder} holds a study of {of}, but {now} is asked for; repeat the options that it "
+        "began with, or give another name with --study."
+    )

@@ -79,20 +79,11 @@ class TrialActivity:
 
 
 class ActivityFile:
-    """Tells what this process does on one GPU.
+    """Tells what this process does on one GPU for the study in a results folder.
 
-    Attributes:
-        activity: What was told last; at first, that there is this process.
-
-    Args:
-        address: The GPU.
-        folder: Results folder of the study.
-        guard_socket: Socket of the clock guard beside which to tell it; ``None``, and a guard of
-            another user's, stand for the user's own.
-
-    Raises:
-        JouleLabError: If there is no place to tell it.
-        OSError: Likewise.
+    ``activity`` is what was told last; at first, that there is this process. It is told beside the
+    clock guard at ``guard_socket``; ``None``, and a guard of another user's, stand for the user's
+    own. Raises JouleLabError or OSError if there is no place to tell it.
     """
 
     def __init__(
@@ -124,8 +115,7 @@ class ActivityFile:
 def read_activities(guard_socket: Path | None = None) -> tuple[TrialActivity, ...]:
     """Read what processes of this node do on its GPUs, those of other users where they let it.
 
-    Args:
-        guard_socket: Clock guard that studies were given; their user's own is looked at besides.
+    ``guard_socket`` is that of studies, besides which their user's own is looked at.
     """
     folders = [user_socket_path(os.getuid())] if guard_socket is None else [guard_socket]
     folders += _OTHERS.parent.glob(_OTHERS.name)

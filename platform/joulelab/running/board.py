@@ -53,16 +53,10 @@ def measure_board(
 ) -> BoardFacts:
     """Measure one board, in some minutes of it; nothing else may run on it.
 
-    Args:
-        device: The board, without a context of this process.
-        bench: Measures on it.
-        sets_clocks: Whether clocks may be locked, for power over clocks and the knee of voltage.
-        host: Measures the machine.
-        report: Called with what is being done next.
-
-    Raises:
-        MeasurementError: If the energy counter stands still or runs backwards.
-        DeviceError: If the device has gone.
+    The ``device`` is without a context of this process, and ``bench`` measures on it. Where it
+    ``sets_clocks``, they are locked for power over clocks and the knee of voltage. ``host``
+    measures the machine; ``report`` is called with what is being done next. Raises MeasurementError
+    if the energy counter stands still or runs backwards; DeviceError if the device has gone.
     """
     board = _Board(device, bench, report)
     facts = [*board.sensors(), *board.lags(), *board.idle(), *board.leakage(), *board.rates()]

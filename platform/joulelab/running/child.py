@@ -26,8 +26,7 @@ PASSED_ON = (
 _PR_SET_CHILD_SUBREAPER = 36
 HELD = {*PASSED_ON, signal.SIGCHLD}
 """What is held back while a program runs; a thread that does not would take it."""
-_LOOK_S = 1.0
-"""The program's end is looked for this often should the kernel not tell of it."""
+_LOOK_S = 1.0  # the program's end is looked for this often should the kernel not tell of it
 
 
 class Child:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from joulelab.core.device import DeviceAddress
@@ -82,6 +82,11 @@ class Use:
             return self.missing or NOT_SEEN
         return "; ".join(use.reason for use in self.gpus if not use.valid)
 
+    @property
+    def totals(self) -> dict[str, float]:
+        """What the GPUs that count used together, by name; empty where :attr:`reason` says why."""
+        return {} if self.reason else asdict(GpuTotals.of(self.gpus))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramUse(Use):
@@ -93,28 +98,11 @@ class ProgramUse(Use):
     duration_s: float
 
     @property
-    def known_energy_j(self) -> float | None:
-        """Energy of the GPUs that count, in joules; ``None`` where :attr:`reason` says why."""
-        return None if self.reason else GpuTotals.of(self.gpus).energy_j
-
-    @property
-    def known_energy_u_j(self) -> float | None:
-        """Its standard uncertainty, in joules."""
-        return None if self.reason else GpuTotals.of(self.gpus).energy_u_j
-
-    @property
-    def known_power_w(self) -> float | None:
-        """Mean power of the GPUs that count, in watts."""
-        return None if self.reason else GpuTotals.of(self.gpus).power_w
-
-    @property
     def metrics(self) -> dict[str, float]:
         """The numbers that are known, by name."""
         found: dict[str, float | None] = {
             "duration_s": self.duration_s,
-            "energy_j": self.known_energy_j,
-            "energy_u_j": self.known_energy_u_j,
-            "power_w": self.known_power_w,
+            **self.totals,
             "cpu_package_energy_j": self.cpu.known_package_j,
             "cpu_dram_energy_j": self.cpu.known_dram_j,
         }

@@ -21,8 +21,7 @@ from joulelab.sampling.host import WorkloadHost
 
 _RESTS_S = tuple(1.5 + 0.037 * number for number in range(8))
 """Longer than any reading averages, and of no common multiple with its ticks."""
-_BEFORE_S, _LOAD_S = 0.4, 1.8
-"""Together less than the buffer of samples holds, some 2.4 s."""
+_BEFORE_S, _LOAD_S = 0.4, 1.8  # together less than the buffer of samples holds, some 2.4 s
 _RISEN_S = 1.3
 _POLL_S = 0.01
 _LEAST_STEP_W = 20.0
@@ -111,8 +110,7 @@ def lag_of(name: str, t_s: Array, power_w: Array, start_s: float) -> Fact:
 
 RIDGE = "ridge_mhz"
 _FEWEST = 10
-_FEWEST_BESIDE = 3
-"""Clocks on either side without which there is no telling where a knee is."""
+_FEWEST_BESIDE = 3  # clocks on either side without which there is no telling where a knee is
 _STEP_MHZ = 5.0
 _LEAST_GAIN = 11.3
 """Squares by which a knee must be better than none: three more figures at 1 %, by chi-squared."""
@@ -161,8 +159,7 @@ COOLING = Procedure(
 kelvins in the first seconds. Under a load temperature and clock change at once, or neither does."""
 _COOLING_DOWN = ("not_steady", "thermal_drift")
 _LEAST_RANGE_C = 2.0
-_SURE = 3.0
-"""A slope of fewer standard uncertainties is not told from none."""
+_SURE = 3.0  # a slope of fewer standard uncertainties is not told from none
 
 
 def leakage_of(record: Record) -> Fact:

@@ -133,11 +133,8 @@ def cost_of(objective: Objective, figures: Figures) -> Cost:
     """Return what ``figures`` cost.
 
     Errors of energy, time and quality are taken as independent. A quality without a stated
-    uncertainty counts as exact, a lost one (retention 0) as an infinite cost.
-
-    Raises:
-        MeasurementError: If energy or time is not positive, or quality counts and was not
-            evaluated.
+    uncertainty counts as exact, a lost one (retention 0) as an infinite cost. Raises
+    MeasurementError if energy or time is not positive, or quality counts and was not evaluated.
     """
     if not (figures.energy_j > 0 and figures.time_s > 0):
         raise MeasurementError(

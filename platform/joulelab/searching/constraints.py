@@ -42,18 +42,12 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """A bound on one measured quantity.
-
-    Attributes:
-        quantity: What is bounded.
-        bound: Its lowest value for ``"quality"`` and ``"throughput_per_s"``, its highest for all
-            others.
-        against: What a slowdown is over: by default the same batch and format at the driver's
-            clock, so that a larger batch does not pay for a low clock.
-    """
+    """A bound on one measured quantity."""
 
     quantity: Quantity
-    bound: float
+    bound: float  # lowest value for quality and throughput_per_s, highest for all others
+    # What a slowdown is over: by default the same batch and format at the driver's clock, so that a
+    # larger batch does not pay for a low clock.
     against: Against = "cell"
 
     def __post_init__(self) -> None:

@@ -189,22 +189,14 @@ class Evidence:
         """Return how many trials of a configuration gave no figures."""
         return self._failures.get(configuration, 0)
 
-    def judgement(self, configuration: Configuration) -> Judgement:
-        """Say how likely a measured configuration keeps to the constraints.
+    def judgement(
+        self, configuration: Configuration, constraints: Sequence[Constraint] | None = None
+    ) -> Judgement:
+        """Say how likely a measured configuration keeps to ``constraints``, by default all.
 
         Raises MeasurementError if a bounded quantity was not measured.
         """
-        return self._judged(configuration, self.problem.constraints)
-
-    def missed(self, configuration: Configuration) -> tuple[Miss, ...]:
-        """Return which bounds a measured configuration misses, and by how much.
-
-        Raises MeasurementError if a bounded quantity was not measured.
-        """
-        references, constraints = self._references(configuration), self.problem.constraints
-        return missed(self._means[configuration], references, constraints)
-
-    def _judged(self, configuration: Configuration, constraints: Sequence[Constraint]) -> Judgement:
+        constraints = self.problem.constraints if constraints is None else constraints
         if not constraints:
             return FREE
         return judge(
@@ -214,15 +206,16 @@ class Evidence:
             confidence=self.problem.confidence,
         )
 
+    def missed(self, configuration: Configuration) -> tuple[Miss, ...]:
+        """Return which bounds a measured configuration misses, and by how much.
+
+        Raises MeasurementError if a bounded quantity was not measured.
+        """
+        references, constraints = self._references(configuration), self.problem.constraints
+        return missed(self._means[configuration], references, constraints)
+
     def _references(self, configuration: Configuration) -> dict[Against, Figures | None]:
         return {"cell": self.reference(configuration), "baseline": self.baseline}
-
-    def probability(self, configuration: Configuration, constraint: Constraint) -> float:
-        """Return how likely a measured configuration keeps to one constraint.
-
-        Raises MeasurementError if its quantity was not measured.
-        """
-        return self._judged(configuration, (constraint,)).probability
 
     def reference(self, configuration: Configuration) -> Figures | None:
         """Return figures of the same knobs at the driver's clock; ``None`` if not measured."""
@@ -291,5 +284,4 @@ def _mean(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _highest(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return max(known) if known else None
+    return max((value for value in values if value is not None), default=None)

@@ -24,8 +24,7 @@ _MOST_CONFIRMING, _CONFIRMING_SHARE = 3, 4
 """Trials at the end of a budget that may go to repeats of the best and of the knee: one for each,
 and one to spare for another best, or for a baseline that its GPU measures when it is due. Of a
 small budget they are a quarter, so that there is something to confirm."""
-_UNREPEATED = 8
-"""Trials after which one is repeated, so that it is known how they scatter."""
+_UNREPEATED = 8  # trials after which one is repeated, so that it is known how they scatter
 _CONFIRMED = 2
 """Measurements that what an answer names is to have; the last repeat may name something else."""
 

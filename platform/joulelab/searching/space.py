@@ -30,23 +30,15 @@ def at_default(configuration: Configuration) -> Configuration:
 class SearchSpace(Sequence[Configuration]):
     """The baseline and every combination of the axes' values, in a fixed order.
 
-    The first configuration is the baseline: the driver's own operating point, and of each
-    workload axis the workload's own value, or the first one where that is not on the axis.
-    Configurations hold all knobs of the workload, so that a name stays the same whichever of
-    them are searched.
-
-    Args:
-        workload: Registry name of the workload.
-        axes: Values of each axis, e.g. ``{"sm_clock_mhz": (1410, 1395), "batch": (1, 8)}``.
-        knobs: The workload's own values, by default its defaults: what is no axis stays so.
-        references: Whether each cell also has its configuration at the driver's operating point,
-            over which slowdowns are.
-
-    Raises:
-        UnknownNameError: If there is no such workload, or an axis or knob is neither a knob of
-            the GPU nor of the workload.
-        ConfigError: If there is no axis, an axis is empty or holds a value twice, one of the GPU's
-            knobs is among the workload's, or it refuses a combination.
+    The first configuration is the baseline: the driver's own operating point, and of each workload
+    axis the workload's own value, or the first one where that is not on the axis. Configurations
+    hold all knobs of the workload, so that a name stays the same whichever of them are searched.
+    ``knobs`` are the workload's own values, by default its defaults: what is no axis stays so. With
+    ``references`` each cell also has its configuration at the driver's operating point, over which
+    slowdowns are. Raises UnknownNameError if there is no such workload, or an axis or knob is
+    neither a knob of the GPU nor of the workload; ConfigError if there is no axis, an axis is empty
+    or holds a value twice, one of the GPU's knobs is among the workload's, or it refuses a
+    combination.
     """
 
     def __init__(

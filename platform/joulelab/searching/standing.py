@@ -87,11 +87,9 @@ def fit_of(
 ) -> tuple[AdditiveFit, list[Configuration]]:
     """Fit a quantity of the repeats of configurations, with the boards taken out.
 
-    ``board_sd`` is by how much its logarithm differs between boards of one kind.
-
-    Returns:
-        The fit, by :meth:`Evidence.name`, and the configurations in it: those of finite logarithms.
-        Recordings state no uncertainty: where none of these repeats, all tell how they scatter.
+    ``board_sd`` is by how much its logarithm differs between boards of one kind. Returns the fit,
+    by :meth:`Evidence.name`, and the configurations in it: those of finite logarithms. Recordings
+    state no uncertainty: where none of these repeats, all tell how they scatter.
     """
     fit, fitted = _fit_of_repeats(evidence, configurations, quantity, board_sd)
     if fit.dof or not evidence.is_replayed:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from joulelab.monitor.monitor import Monitor
-from joulelab.monitor.window import GpuTotals
 from joulelab.provenance import collect_provenance
 from joulelab.running.measure import InForce, Use, counted, notes_of_sight
 from joulelab.serving.client import Reply
@@ -110,9 +109,9 @@ class ServerUse(Use):
         return {"duration_s": served.duration_s, **served.metrics, **self._energies()}
 
     def _energies(self) -> dict[str, float]:
-        if self.reason:
+        found = self.totals
+        if not found:
             return {}
-        found = asdict(GpuTotals.of(self.gpus))
         energy_j = found["energy_j"]
         num_sound = self.served.num_requests - self.served.num_failed
         if num_sound:

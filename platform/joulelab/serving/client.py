@@ -20,24 +20,15 @@ HIDDEN = "***"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One request and what came of it; instants are of the machine's monotonic clock, in seconds.
+    """A request and what came of it; instants are of the machine's monotonic clock, in seconds."""
 
-    Attributes:
-        due_s: When the request was due; latencies count from here.
-        first_s: When the first piece of text came; ``None`` if none did.
-        last_s: When the last one came.
-        output_tokens: How many tokens it had; ``None`` if it failed.
-        is_counted: Whether the server told that number; else it is the number of pieces.
-        failure: Why it failed; empty if it did not.
-    """
-
-    due_s: float
-    first_s: float | None = None
-    last_s: float | None = None
+    due_s: float  # when the request was due; latencies count from here
+    first_s: float | None = None  # when the first piece of text came; None if none did
+    last_s: float | None = None  # when the last one came
     stop_s: float
-    output_tokens: int | None = None
-    is_counted: bool = False
-    failure: str = ""
+    output_tokens: int | None = None  # how many tokens it had; None if it failed
+    is_counted: bool = False  # whether the server told that number; else it is that of pieces
+    failure: str = ""  # why it failed; empty if it did not
 
     @property
     def ttft_s(self) -> float | None:

@@ -44,21 +44,16 @@ class LatencyLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a server is given to do.
+    """What a server is given to do."""
 
-    Attributes:
-        num_requests: How many requests in all; ``None`` for more and more until they are over.
-        concurrency: How many at a time, each followed at once by the next (a closed loop);
-            ``None`` if ``rate_per_s`` says when they come.
-        rate_per_s: Mean number per second of requests that come at random, whatever the server
-            manages (Poisson arrivals).
-        seed: Of the random instants and prompts.
-    """
-
-    num_requests: int | None = None
+    num_requests: int | None = None  # how many in all; None for more and more until they are over
+    # How many at a time, each followed at once by the next (a closed loop); None if rate_per_s says
+    # when they come.
     concurrency: int | None = None
+    # Mean number per second of requests that come at random, whatever the server manages (Poisson
+    # arrivals).
     rate_per_s: float | None = None
-    seed: int = 0
+    seed: int = 0  # of the random instants and prompts
 
     def __post_init__(self) -> None:
         if (self.concurrency is None) == (self.rate_per_s is None):

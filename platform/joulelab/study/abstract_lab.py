@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 from rich.console import Console
 
-from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial, product_slug
 from joulelab.errors import ConfigError
@@ -28,16 +27,11 @@ from joulelab.study.pool import WorkerPool
 from joulelab.study.progress import StudyProgress
 from joulelab.study.run import StudySetup, run_trials
 from joulelab.study.search_queue import CheckTrial, Search, SearchQueue
-from joulelab.study.worker import WorkerSettings
+from joulelab.study.worker import FoundT, GpuWorker, WorkerSettings
 from joulelab.tracking.durable import check_folder
 from joulelab.tracking.mlflow_calibrations import calibration_file, own_calibration
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads.parcel import Parcel
-
-if TYPE_CHECKING:  # it needs SciPy
-    from joulelab.attribution.attribution import Attribution
-    from joulelab.attribution.session import Asked
-    from joulelab.attribution.variants import Variant
 
 
 class AbstractLab(ABC, Generic[Gpu]):
@@ -78,13 +72,7 @@ class AbstractLab(ABC, Generic[Gpu]):
         stored where this process cannot see it, it stores a second time. Raises ConfigError if a
         workload cannot run there.
         """
-        how = WorkerSettings(
-            results_dir=folder,
-            procedure=procedure or self.procedure,
-            observe_only=self.observe_only,
-            guard_socket=self.guard_socket,
-            programs=self.programs(workloads),
-        )
+        how = self.how(folder, workloads, procedure)
         return StudySetup(
             gpus=gpus,
             folder=folder,
@@ -98,6 +86,18 @@ class AbstractLab(ABC, Generic[Gpu]):
             watch=self.watch,
             let_go=lambda: self.let_go(gpus),
             on_event=on_event,
+        )
+
+    def how(
+        self, folder: Path, workloads: Collection[str], procedure: Procedure | None = None
+    ) -> WorkerSettings:
+        """Return how GPUs measure for a study, arguments and errors as of :meth:`setup`."""
+        return WorkerSettings(
+            results_dir=folder,
+            procedure=procedure or self.procedure,
+            observe_only=self.observe_only,
+            guard_socket=self.guard_socket,
+            programs=self.programs(workloads),
         )
 
     def facts(self, gpus: Sequence[Gpu]) -> BoardFacts | None:
@@ -170,19 +170,8 @@ class AbstractLab(ABC, Generic[Gpu]):
         """
 
     @abstractmethod
-    def attribute(
-        self,
-        gpu: Gpu,
-        how: WorkerSettings,
-        asked: Configuration,
-        method: "Asked",
-        variants: "Sequence[Variant]" = (),
-    ) -> "Attribution":
-        """Say where the energy of a program goes on a GPU.
-
-        Raises ConfigError if it cannot be carried out as asked for; MeasurementError if a phase
-        could not be metered; says why.
-        """
+    def work_on(self, gpu: Gpu, how: WorkerSettings, work: Callable[[GpuWorker], FoundT]) -> FoundT:
+        """Return what ``work`` does of a worker on a GPU; raises what that raises."""
 
     @abstractmethod
     def strategy(self, name: str) -> MakeStrategy:

@@ -99,13 +99,8 @@ def by_product(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
 def of_product(gpus: Sequence[Gpu], asked: str | None) -> tuple[Gpu, ...]:
     """Return the GPUs of the products that ``asked`` is a part of, in either case of letters.
 
-    Args:
-        gpus: Those that are there.
-        asked: Part of a product's name or of its key in the catalogue; a whole one means that
-            product alone. ``None`` for all.
-
-    Raises:
-        ConfigError: If there is none; names those that are there.
+    It is a part of a product's name or of its key in the catalogue; a whole one means that product
+    alone, ``None`` all. Raises ConfigError if there is none; names those that are there.
     """
     if asked is None:
         return tuple(gpus)

@@ -4,13 +4,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from typing_extensions import override
 
 from joulelab.analysis.search_wording import score_words
-from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.core.configuration import KnobValue
 from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
 from joulelab.core.quality import Direction
@@ -27,18 +27,13 @@ from joulelab.study.gpu import StudyGpu, grouped, of_product, require_count, req
 from joulelab.study.ledger import StudySummary
 from joulelab.study.pool import LocalPool
 from joulelab.study.progress import announced
-from joulelab.study.worker import GpuWorker, WorkerSettings
+from joulelab.study.worker import FoundT, GpuWorker, WorkerSettings
 from joulelab.tracking.addresses import connectable
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
 from joulelab.workloads.program import Cost, Program, Quality, Work, workload_type
-
-if TYPE_CHECKING:  # it needs SciPy
-    from joulelab.attribution.attribution import Attribution
-    from joulelab.attribution.session import Asked
-    from joulelab.attribution.variants import Variant
 
 
 class StudyWorkload:
@@ -178,12 +173,6 @@ class Lab(AbstractLab[StudyGpu]):
     @override
     @contextmanager
     def open(self, *_workloads: str, mixed: bool = False) -> Generator[tuple[StudyGpu, ...]]:
-        """Yield the GPUs, after the places for results and settings are known to be usable.
-
-        Raises ConfigError if results cannot be written or delivered, there is no such product, or
-        the GPUs are of several products, which only ``mixed`` allows; DeviceNotFoundError if there
-        are too few.
-        """
         check_folder(self.root)
         if self.tracking_uri is not None:
             usable_uri(self.tracking_uri)
@@ -205,16 +194,11 @@ class Lab(AbstractLab[StudyGpu]):
         return scores
 
     @override
-    def attribute(
-        self,
-        gpu: StudyGpu,
-        how: WorkerSettings,
-        asked: Configuration,
-        method: "Asked",
-        variants: "Sequence[Variant]" = (),
-    ) -> "Attribution":
+    def work_on(
+        self, gpu: StudyGpu, how: WorkerSettings, work: Callable[[GpuWorker], FoundT]
+    ) -> FoundT:
         with closing(GpuWorker(gpu.address, how, partners=gpu.partners)) as worker:
-            return worker.attribute(asked, method, variants)
+            return work(worker)
 
     @override
     def strategy(self, name: str) -> MakeStrategy:

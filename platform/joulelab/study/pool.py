@@ -170,8 +170,7 @@ class StudyTrials(TrialSource):
     ) -> tuple[Sequence[Trial], frozenset[str]]:
         """Go on from what is known; ``plot`` takes points of the study's curves.
 
-        Returns:
-            The trials to begin with, and the GPUs that are to begin with a sentinel.
+        Returns the trials to begin with, and the GPUs that are to begin with a sentinel.
         """
 
     @abstractmethod
@@ -229,14 +228,9 @@ def ties(
     """Return sentinels to be measured besides, so that every GPU measures one, and who has none.
 
     GPUs are compared by what all of them measured, and what only one of them measured has no
-    figure. The plan of a study does not know how many GPUs will carry it out, nor whether it
-    will go on on others.
-
-    Args:
-        trials: All trials of the study; without a sentinel among them none is added.
-        rest: Those that are left to do.
-        known: What its results folder holds.
-        products: GPUs that carry it out now, and their products, by UUID.
+    figure. The plan of a study does not know how many GPUs will carry it out, nor whether it will
+    go on on others. Of ``trials``, without a sentinel among which none is added, ``rest`` are left
+    to do; ``known`` is what the results folder holds. ``products`` are those of the GPUs by UUID.
     """
     added: list[Trial] = []
     untied: set[str] = set()

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from joulelab.analysis.products import products_sentences, side_by_side
 from joulelab.analysis.search_result import SearchResult, SearchRow
-from joulelab.analysis.search_wording import score_words, sentence
+from joulelab.analysis.search_wording import score_words
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, analyse_sweep
 from joulelab.analysis.wording import sentence as sweep_sentence
 from joulelab.core.configuration import Configuration, knob_words
@@ -293,8 +293,6 @@ class SearchStudy(StudyResult):
 
     @override
     def __str__(self) -> str:
-        result = self.result
-        found = sentence(result.answer, result.problem, stopped_by=result.method.stopped_by)
         if self.scores is None:
-            return found
-        return f"{score_words(result.problem.space, self.scores)}\n{found}"
+            return self.result.sentence
+        return f"{score_words(self.result.problem.space, self.scores)}\n{self.result.sentence}"

@@ -69,10 +69,8 @@ class Interruption(AbstractContextManager["Interruption"]):
     def excuses(self, instead: str = "") -> Generator[None]:
         """Conclude within this: what an interrupted study cannot say is no fault of its own.
 
-        ``instead`` is what to say of it in place of the error.
-
-        Raises:
-            KeyboardInterrupt: Instead of an error, if a signal came.
+        Raises KeyboardInterrupt in place of an error, if a signal came, which says ``instead``, if
+        given.
         """
         try:
             yield

@@ -233,8 +233,7 @@ def after_measuring(
 ) -> tuple[TrialMeasured, str | None]:
     """Note in ``schedule`` a trial that ran to its end, valid or not.
 
-    Returns:
-        What happened, and why the GPU takes no more trials; ``None`` if it does.
+    Returns what happened, and why the GPU takes no more trials; ``None`` if it does.
     """
     findings = {f.reason: f.detail for r in report.records for f in r.measurement.findings}
     machinery = sorted(findings.keys() & MACHINERY)
@@ -263,8 +262,7 @@ def after_failing(
 ) -> tuple[AttemptFailed, str | None]:
     """Note an attempt that raised ``cause``: the fault of the request, or of the machinery.
 
-    Returns:
-        What happened, and why the GPU takes no more trials; ``None`` if it does.
+    Returns what happened, and why the GPU takes no more trials; ``None`` if it does.
     """
     refused = isinstance(cause, ConfigError | DeviceUnsupportedError)
     is_machinery = isinstance(cause, DeviceError | GuardError)

@@ -20,12 +20,9 @@ from joulelab.study.events import StudyStarted, TrialMeasured
 from joulelab.study.progress import StudyProgress
 from joulelab.tracking.study import ChartPoint
 
-_RECENT = 20
-"""Trials over which the rate is taken."""
-_WIDE = 110
-"""Columns of a terminal from which on there is room for a bar before the line."""
-_SMALL = 0.1
-"""Ratio to the baseline below which what is left says more than what is saved."""
+_RECENT = 20  # trials over which the rate is taken
+_WIDE = 110  # columns of a terminal from which on there is room for a bar before the line
+_SMALL = 0.1  # ratio to the baseline below which what is left says more than what is saved
 
 
 class SearchProgress(StudyProgress):

@@ -38,10 +38,7 @@ Done = Callable[[Sequence[Measurement]], None]
 class Teller:
     """Tells what this process does on a GPU; where it cannot, the log says so once.
 
-    Args:
-        address: The GPU.
-        folder: Results folder of the study.
-        guard_socket: Clock guard beside which to tell it; ``None`` for the user's own.
+    It is told beside the clock guard at ``guard_socket``; ``None`` for the user's own.
     """
 
     def __init__(
@@ -137,11 +134,7 @@ _WRITE_S = 1.0
 class StateKeeper:
     """Writes the state of a study with every event, if many run once a second; call it with each.
 
-    Args:
-        study: Name of the study.
-        folder: Its results folder.
-        on_event: Told every event afterwards.
-        clock: Returns seconds since 1970.
+    ``on_event`` is told every event afterwards; ``clock`` returns seconds since 1970.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # it needs SciPy
     from joulelab.attribution.variants import Variant
 
 _log = logging.getLogger(__name__)
+FoundT = TypeVar("FoundT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,8 +101,7 @@ class Delivery:
     ) -> str | None:
         """Deliver measurements, each once, and points of the study's course.
 
-        Returns:
-            Why that failed, in one sentence; ``None`` while all is well.
+        Returns why that failed, in one sentence; ``None`` while all is well.
         """
         new = {m.measurement_id: m for m in measurements if m.measurement_id not in self._known}
         self._known |= new.keys()

@@ -7,7 +7,6 @@ import re
 import socket
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from io import StringIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -38,20 +37,26 @@ def check_folder(folder: Path) -> None:
     Raises ConfigError, which says why.
     """
     try:
-        missing = [each for each in (folder, *folder.parents) if not each.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with NamedTemporaryFile(dir=folder):
-                pass
-        finally:
-            for each in missing:
-                with suppress(OSError):  # somebody uses it by now
-                    each.rmdir()
+        with for_now(folder), NamedTemporaryFile(dir=folder):
+            pass
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(
             f"{str(folder)[:_SHOWN]!r} must be a folder in which files can be made: {why}."
         ) from error
+
+
+@contextmanager
+def for_now(folder: Path) -> Generator[None]:
+    """Make a folder for a ``with`` block; what was not there before goes again, unless in use."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        for each in missing:
+            with suppress(OSError):  # somebody uses it by now
+                each.rmdir()
 
 
 def check_file(path: Path) -> None:
@@ -160,17 +165,6 @@ def write_whole(path: Path, data: bytes | str, *, durable: bool = True) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise TrackingError(f"Cannot write {path}: {error}") from error
-
-
-@contextmanager
-def whole_text(path: Path) -> Generator[StringIO]:
-    """Hand out a file to write text to; ``path`` holds all of it, and at once, after the block.
-
-    Raises TrackingError if it cannot be written.
-    """
-    text = StringIO(newline="")
-    yield text
-    write_whole(path, text.getvalue())
 
 
 def _split_tail(data: bytes) -> tuple[bytes, bytes]:

@@ -53,12 +53,8 @@ class Delivery:
 class ResultStore:
     """Append-only store of a study's measurements in a folder.
 
-    Args:
-        folder: Results folder of one study; made when something is first written.
-        writer: Name of this process among the study's writers, unique while it runs.
-
-    Raises:
-        ConfigError: If ``writer`` cannot be a file name.
+    That is made when something is first written. ``writer`` is the name of this process among the
+    study's writers, unique while it runs. Raises ConfigError if it cannot be a file name.
     """
 
     def __init__(self, folder: Path, writer: str = "driver") -> None:
@@ -251,10 +247,8 @@ def read_studies(*roots: Path) -> list[Measurement]:
 def measurement_from_json(text: str | bytes) -> Measurement:
     """Read a measurement from one line of JSON.
 
-    Raises:
-        json.JSONDecodeError: If ``text`` is not JSON.
-        SchemaVersionError: If it is of a schema version that this code does not know.
-        TrackingError: If it is no measurement.
+    Raises json.JSONDecodeError if it is not JSON; SchemaVersionError if it is of a schema version
+    that this code does not know; TrackingError if it is no measurement.
     """
     data = json.loads(text)
     version = data.get("schema_version") if isinstance(data, dict) else None

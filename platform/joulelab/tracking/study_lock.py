@@ -85,8 +85,7 @@ def _mount_of(path: Path) -> tuple[str, str]:
 
 _NAME = "lock"
 _MOST_B = 65536
-_SAME_START_S = 1.0
-"""The system's clock may be set between two looks at when a process began."""
+_SAME_START_S = 1.0  # the system's clock may be set between two looks at when a process began
 _logger = logging.getLogger(__name__)
 
 
@@ -130,9 +129,8 @@ class StudyLock(AbstractContextManager["StudyLock"]):
     def __enter__(self) -> "StudyLock":
         """Take the study.
 
-        Raises:
-            ConfigError: If another process has it; says which. Nothing was touched then.
-            TrackingError: If the folder cannot be written to.
+        Raises ConfigError if another process has it; says which, and nothing was touched;
+        TrackingError if the folder cannot be written to.
         """
         folder = self._path.parent
         try:

@@ -19,8 +19,8 @@ from ray._private import worker
 
 from joulelab.errors import DeviceError
 from joulelab.serving.deployment import free_port
-from joulelab_actors import node_metrics
-from joulelab_actors.node_metrics import NodeMetrics
+from joulelab_actors import live_metrics
+from joulelab_actors.live_metrics import NodeMetrics
 
 
 class Agent(MetricsServiceServicer):
@@ -113,6 +113,6 @@ def test_an_agent_that_refuses_is_told_of(agent):
 def test_an_agent_that_is_away_is_waited_for_but_not_for_ever(port, monkeypatch):
     serve([power(a=1.0)], [power(a=1.0)])
 
-    monkeypatch.setattr(node_metrics, "_GIVE_UP_S", -1.0)
+    monkeypatch.setattr(live_metrics, "_GIVE_UP_S", -1.0)
     with pytest.raises(DeviceError, match="does not answer"):
         serve([power(a=1.0)])

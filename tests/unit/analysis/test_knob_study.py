@@ -128,7 +128,7 @@ def test_rows_hold_energy_power_and_ratios_to_the_first():
 def test_the_interval_of_a_ratio_is_that_of_two_stated_uncertainties():
     (phase,) = study(formats(), format_cost, u=0.01).phases
 
-    ratio = phase.energy_ratio(phase.rows[1], phase.rows[0])
+    ratio = phase.ratio(phase.rows[1], phase.rows[0])
 
     # Two repeats of 1 % each: each mean is known to 0.01 / sqrt(2), their ratio to 0.01.
     assert (ratio.high / ratio.value) == pytest.approx(2.718281828 ** (1.959964 * 0.01), rel=1e-6)

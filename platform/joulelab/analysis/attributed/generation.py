@@ -16,18 +16,13 @@ Pairs = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answer:
-    """One sequence of a batch, read and answered.
+    """One sequence of a batch, read and answered."""
 
-    Attributes:
-        tokens: Tokens that were generated.
-        parts: What each component takes; uncertainties of prompt and tokens are added, since those
-            of tokens after several contexts go together.
-        prompt_j: What reading the prompt takes of it.
-    """
-
-    tokens: int
+    tokens: int  # tokens that were generated
+    # What each component takes; uncertainties of prompt and tokens are added, since those of tokens
+    # after several contexts go together.
     parts: Pairs
-    prompt_j: float
+    prompt_j: float  # what reading the prompt takes of it
 
     @property
     def energy_j(self) -> float:

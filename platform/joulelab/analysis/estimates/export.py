@@ -72,11 +72,6 @@ GROUP_COLUMNS = _columns(
 """Columns of the CSV of groups: one row each, in the order in which they run."""
 
 
-def cells_frame(cells: Sequence[Cell]) -> Frame:
-    """List each phase of each cell; what is not known is ``None``."""
-    return frame(CELL_COLUMNS, (entry for cell in cells for entry in _phases(cell)))
-
-
 def groups_frame(cells: Sequence[Cell]) -> Frame:
     """List each group of each phase of each cell."""
     entries = (
@@ -191,6 +186,8 @@ def cells_answer(cells: Sequence[Cell], *, per_group: bool = False) -> Output:
     if any(cell.on_front is not None for cell in cells) and (table := contrast_table(cells)):
         tables.append(table)
 
+    entries = (entry for cell in cells for entry in _phases(cell))
+
     def page() -> str:
         from joulelab.analysis.estimates.page import page  # Matplotlib takes a second
 
@@ -202,7 +199,7 @@ def cells_answer(cells: Sequence[Cell], *, per_group: bool = False) -> Output:
             "joulelab_version": joulelab_version(),
             "estimates": [_cell(cell) for cell in cells],
         },
-        frame=groups_frame(cells) if per_group else cells_frame(cells),
+        frame=groups_frame(cells) if per_group else frame(CELL_COLUMNS, entries),
         sentences=[*(answers(cells) or map(headline, cells)), *front_sentences(cells)],
         tables=tables,
         page=page,

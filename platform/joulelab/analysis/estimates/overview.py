@@ -234,14 +234,9 @@ def with_front(cells: Sequence[Cell], prices: Mapping[str, float]) -> tuple[Cell
     """Return ``cells`` with their prices, and whether each is on the front of its model.
 
     Time and energy are those of a unit of the last phase's work. What does not fit its device, or
-    is projected without silicon, is not compared.
-
-    Args:
-        cells: Answers, and combinations without one.
-        prices: Of one device by its key, all or none; a power mode costs what the device does.
-
-    Raises:
-        ConfigError: If a price is missing, or is not positive and finite.
+    is projected without silicon, is not compared, nor cells without an answer. ``prices`` are of
+    one device by its key, all or none; a power mode costs what the device does. Raises ConfigError
+    if a price is missing, or is not positive and finite.
     """
     priced = []
     for cell in cells:

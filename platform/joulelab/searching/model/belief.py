@@ -37,23 +37,17 @@ _DAMPING, _LEAST_DAMPING, _MORE, _LESS = 1.0, 0.1, 8.0, 0.1
 """How tightly a step is held to where it starts from, over how tightly the prior holds it: at
 first, the least that is any, and by what it changes after a step that misleads, and one that
 does not."""
-_SETTLED = 0.01
-"""By how much, relative, the noise may still change in the end."""
+_SETTLED = 0.01  # by how much, relative, the noise may still change in the end
 _ENOUGH = 0.1
 """By how much a step must lower the misfit, in which an error of one deviation counts 1."""
 
 
 class Belief:
-    """Parameters of the law, given measurements.
+    """Parameters of the law, given what was measured and what is expected of the board.
 
-    Args:
-        covariances: Of the quantities of the space.
-        observed: What was measured.
-        board: What is expected of the board.
-        num_boards: How many boards there are.
-        working: Expected log-odds of the share of time in which the device works.
-        missed: What the law misses, and misses alike nearby; ``None`` where it is trusted.
-        starts: Beliefs that may be near, its own of before first; it goes on from what fits best.
+    ``working`` are expected log-odds of the share of time in which the device works; ``missed`` is
+    what the law misses, and misses alike nearby, ``None`` where it is trusted; ``starts`` are
+    beliefs that may be near, its own of before first: it goes on from what fits best.
     """
 
     def __init__(

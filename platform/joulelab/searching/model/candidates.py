@@ -72,8 +72,7 @@ class Caps:
         return np.asarray(self._ratio > known[self._cell])
 
 
-_REACH = 5.0
-"""Beyond so many standard deviations behind the best, nothing is compared any closer."""
+_REACH = 5.0  # beyond so many standard deviations behind the best, nothing is compared any closer
 
 
 def expected_equals(

@@ -26,8 +26,7 @@ from joulelab.searching.space import Cell
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_LENGTH = 0.5
-"""Over which share of a number's range its effects are alike."""
+_LENGTH = 0.5  # over which share of a number's range its effects are alike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +119,7 @@ _SPREADS = (
 """Of the parameters of a cell: time, working, memory_time, clocked, pipes, memory, peak."""
 _MISSED = Spread(shared=0.7, named=0.3, number=0.4, together=0.3, rest=0.4)
 """Of what the law misses, over its size in one cell."""
-_LENGTHS = np.array([0.15, 0.25])
-"""Over which logarithms of clock and of power limit that is alike."""
+_LENGTHS = np.array([0.15, 0.25])  # over which logarithms of clock and of power limit that is alike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

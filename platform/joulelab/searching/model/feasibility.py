@@ -28,8 +28,7 @@ _DIRECTION = {"power_w": 1.0, "temperature_c": 1.0} | dict.fromkeys(
     ("slowdown", "latency_s", "ttft_s", "tpot_s", "throughput_per_s"), -1.0
 )
 """Where along clocks and power limits a quantity gets no better: at higher or at lower ones."""
-_SURPRISE, _SURPRISE_SD = 0.05, 0.1
-"""How likely it does nevertheless, and by how much of itself."""
+_SURPRISE, _SURPRISE_SD = 0.05, 0.1  # how likely it does nevertheless, and by how much of itself
 
 
 class Feasibility:
@@ -79,7 +78,7 @@ class Feasibility:
         for each in self._evidence.measured:
             if self._evidence.lacks_reference(each):
                 continue
-            known = self._evidence.probability(each, constraint)
+            known = self._evidence.judgement(each, [constraint]).probability
             at = self._evidence.problem.space.index(each)
             away = direction * (self._place - self._place[at])
             same = self._cell == self._cell[at]

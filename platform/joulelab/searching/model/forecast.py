@@ -24,12 +24,10 @@ Array = NDArray[np.float64]
 
 SIDES = ((1.0, 0.0), (0.0, 1.0))
 """Weights of the logarithms of time and power that make one of them."""
-_AT_LIMIT = 1e-3
-"""How near to the limit a logarithm of power is at it: the clock is found in steps."""
+_AT_LIMIT = 1e-3  # how near to the limit a logarithm of power is at it: the clock is found in steps
 _NEAR_LIMIT = 0.2
 """The same in a cell of which nothing but the cap is known: the next clock leaves it some room."""
-_ABOVE = 0.98
-"""Share of a power that is not above it: boards and trials differ."""
+_ABOVE = 0.98  # share of a power that is not above it: boards and trials differ
 _FIRST = 3
 """How many measurements the first belief rests on; each further stage rests on twice as many."""
 

@@ -142,10 +142,7 @@ class Hypotheses:
         """Return logarithms of time and power of ``rows`` of a cell under draws of what is unknown.
 
         They are on the first board. A hypothesis is drawn from as often as it is likely, and none
-        in which the law fails.
-
-        Returns:
-            Shape ``(draws, n, 2)``.
+        in which the law fails. Shape ``(draws, n, 2)``.
         """
         normals, lawful = _normals(), self._support[: len(BOUND)]
         ends = np.round(np.cumsum(lawful / lawful.sum()) * len(normals)).astype(np.intp)

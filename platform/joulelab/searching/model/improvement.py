@@ -38,10 +38,8 @@ Index = NDArray[np.intp]
 
 MATTERS = 0.01
 """Relative improvement that matters."""
-_MOST = 1000
-"""Configurations that are looked at more closely, about."""
-_LOST = 1e3
-"""Finite logarithm of a cost that is infinite."""
+_MOST = 1000  # configurations that are looked at more closely, about
+LOST = 1e3  # finite logarithm of a cost that is infinite
 _FURTHEST, _MOST_DRAWN, _NUM_DRAWS = 3.0, 150, 400
 """What is drawn together: at most so many configurations that are less than so many standard
 deviations from an improvement that matters."""
@@ -84,7 +82,7 @@ class Improvements:
     def __init__(self, forecast: Forecast, best: int, places: Index) -> None:
         self.forecast, self.best, self.places = forecast, best, places
         costs = forecast.costs(np.array([best, *places]))
-        log_cost = np.minimum(forecast.log_cost[places], _LOST)
+        log_cost = np.minimum(forecast.log_cost[places], LOST)
         ahead = forecast.log_cost[best] - log_cost
         self._ahead = ahead + costs.apart[:, :1] - costs.apart[:, 1:]
         self._parts = [
@@ -98,7 +96,7 @@ class Improvements:
         for ahead, (weight, costs) in zip(self._ahead, self._parts, strict=True):
             variance = costs.variance_after(out) + self.forecast.own_variance[self.places]
             deviation = np.maximum(np.sqrt(variance), 1e-9)
-            expected += weight * _mean_above(ahead, deviation)
+            expected += weight * mean_above(ahead, deviation)
             chance += weight * ndtr((ahead - MATTERS) / deviation)
         return Improvement(expected=expected, chance=chance)
 
@@ -167,15 +165,14 @@ class _Costs:
         self._num_known += len(places)
 
 
-def _mean_above(ahead: Array, deviation: Array) -> Array:
+def mean_above(ahead: Array, deviation: Array) -> Array:
     """Return the mean of a normal quantity where it is above 0, and 0 where it is not."""
     z = ahead / deviation
     density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
     return np.asarray(ahead * ndtr(z) + deviation * density)
 
 
-_REACH = 0.7
-"""How far from the choice is looked, in logarithms of clock or power limit."""
+_REACH = 0.7  # how far from the choice is looked, in logarithms of clock or power limit
 _GAP, _GROWTH, _GROWTH_LAWLESS = 0.03, 0.6, 0.2
 """Widest gap between neighbours that were measured: at the choice, and by the distance from it; the
 last where the law is known to fail, so that a step may hide in any gap."""
@@ -216,14 +213,11 @@ _MOST_OFF = 3.0
 
 
 def lowest_after(forecast: Forecast, places: Index, among: Index, out: Sequence[int] = ()) -> Array:
-    """Return the expected least cost, a logarithm, after a trial at each of ``places``.
+    """Return the expected least cost, a logarithm, after a trial at each of ``places``, by place.
 
     These are places of ``among``, the configurations of one cell that can be chosen after it.
     Readings of trials that are ``out`` will be known as well; those of other cells are taken to
     tell nothing.
-
-    Returns:
-        Shape ``(len(places),)``.
     """
     logs = forecast.belief.drawn(forecast.rows.at(among))
     cost = logs[:, :, 1] + forecast.time_exponent * logs[:, :, 0]

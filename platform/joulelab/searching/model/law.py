@@ -94,17 +94,13 @@ def log_time_power(
     asked_w: Array | None = None,
     held: Array | None = None,
 ) -> Array:
-    """Return logarithms of time in seconds and power in watts.
+    """Return logarithms of time in seconds and power in watts; shape ``(n, 2)``.
 
-    Args:
-        parameters: Those of the cell, then those of the board; shape ``(n, 13)``.
-        ratio: Requested clock over the highest; shape ``(n,)``.
-        limit_w: Power at which the clock falls, infinite where it never does; shape ``(n,)``.
-        asked_w: Power limit that is asked for, infinite where none is; ``None`` for none at all.
-        held: The :func:`clock` of each row where it is known.
-
-    Returns:
-        Shape ``(n, 2)``.
+    ``parameters`` are those of the cell, then those of the board, shape ``(n, 13)``; the others
+    have shape ``(n,)``: ``ratio`` is the requested clock over the highest, ``limit_w`` the power at
+    which the clock falls, infinite where it never does, ``asked_w`` the power limit that is asked
+    for, infinite where none is and ``None`` for none at all, ``held`` the :func:`clock` where it is
+    known.
     """
     held = clock(parameters, ratio, limit_w, asked_w) if held is None else held
     share, power_w = share_and_power(parameters, held)

@@ -62,8 +62,7 @@ _KNOWN_SD = (0.2, 0.15, 0.08, 0.2, 0.15, _LOG_STEEPNESS_SD)
 _CALIBRATED_SD = (0.12, 0.09, 0.048, 0.12, 0.09, _LOG_STEEPNESS_SD)
 """What calibrating leaves of that. A board is known closer (0.25), but programs differ from the two
 loads: of 18 searches of simulated A100s more ended within 0.2 % of the least EDP so."""
-_LEAKAGE_SD = 0.5
-"""Relative, of leakage under load, where it was measured of a board that waited."""
+_LEAKAGE_SD = 0.5  # relative, of leakage under load, where it was measured of a board that waited
 _LATEST_RIDGE, _LEAST_GAIN, _LEAST_BEND = 0.97, 0.02, 0.3
 
 BOUND = (2.0, -4.0)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from joulelab.searching.model.forecast import Forecast
+from joulelab.searching.model.improvement import mean_above
 from joulelab.searching.strategies.model_guided import ModelGuided
 
 Array = NDArray[np.float64]
@@ -26,15 +27,10 @@ _LEAST_U = 1e-12
 def expected_growth(mean: Array, u: Array, loss: Array, front: Array, reference: Array) -> Array:
     """Return by how much each candidate is expected to add to the hypervolume of a front.
 
-    Args:
-        mean: Expected costs, lower is better; shape ``(n, 2)``.
-        u: Their standard deviations; shape ``(n, 2)``.
-        loss: The third cost, which is known; shape ``(n,)``.
-        front: What is dominated already; shape ``(m, 3)``, m may be 0.
-        reference: Costs beyond which nothing counts; shape ``(3,)``.
-
-    Returns:
-        Shape ``(n,)``, at least 0.
+    At least 0. ``mean`` and ``u`` are two expected costs, lower is better, and their standard
+    deviations, shape ``(n, 2)``; ``loss`` is the third cost, which is known, shape ``(n,)``. The
+    ``front`` is dominated already, shape ``(m, 3)``, m may be 0; beyond ``reference``, shape
+    ``(3,)``, nothing counts.
     """
     levels = np.unique(np.concatenate([loss, front[:, 2]]))
     levels = levels[levels < reference[2]]
@@ -62,19 +58,9 @@ def _area_growth(mean: Array, u: Array, front: Array, reference: Array) -> Array
     steps = inside[_stairs(inside)]
     rights = np.append(steps[:, 0], reference[0])
     tops = np.insert(steps[:, 1], 0, reference[1])
-    reach = _mean_below(rights, mean[:, :1], u[:, :1])
-    widths = np.diff(reach, axis=1, prepend=0.0)
-    return np.asarray(np.sum(widths * _mean_below(tops, mean[:, 1:], u[:, 1:]), axis=1))
-
-
-def _mean_below(bound: Array, mean: Array, u: Array) -> Array:
-    """Return the mean of by how much a normal quantity lies below ``bound``, else 0."""
-    from scipy.special import ndtr  # type: ignore[import-untyped]  # printing does without
-
     spread = np.maximum(u, _LEAST_U)
-    z = (bound - mean) / spread
-    density = np.exp(-np.minimum(z**2, 1e3) / 2) / np.sqrt(2 * np.pi)
-    return np.asarray((bound - mean) * ndtr(z) + spread * density)
+    widths = np.diff(mean_above(rights - mean[:, :1], spread[:, :1]), axis=1, prepend=0.0)
+    return np.asarray(np.sum(widths * mean_above(tops - mean[:, 1:], spread[:, 1:]), axis=1))
 
 
 def _stairs(points: Array) -> Index:
@@ -91,8 +77,7 @@ _LEAST_RANGES = np.array([0.05, 0.05, 0.0])
 """Logarithms of time, energy and quality: a front that spans less of them is not stretched."""
 _GROWN = 2e-4
 """Expected growth at which the front counts as found, over the volume between its ends."""
-_NUM_LEVELS = 64
-"""Steps in which quality counts, over its range."""
+_NUM_LEVELS = 64  # steps in which quality counts, over its range
 _POWER_AND_TIME = np.array([[1.0, 0.0], [1.0, 1.0]])
 """Makes logarithms of time and energy of those of time and power."""
 

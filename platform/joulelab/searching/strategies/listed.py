@@ -29,7 +29,8 @@ class Listed(Strategy):
     A failed one is not asked for again: trying again is up to who runs the trials.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, seed: int = 0) -> None:
+        del seed
         self.evidence = Evidence(problem)
         self._taken: set[Configuration] = set()
         self._out: set[Configuration] = set()
@@ -60,10 +61,6 @@ class Listed(Strategy):
 
 class Grid(Listed):
     """Every configuration once, in the order of the space."""
-
-    def __init__(self, problem: Problem, *, seed: int = 0) -> None:
-        super().__init__(problem)
-        del seed
 
     @override
     def wanted(self) -> Sequence[Configuration]:

@@ -15,6 +15,7 @@ from joulelab.searching.model.candidates import PROBE_RATIO, Caps, expected_equa
 from joulelab.searching.model.feasibility import surely_infeasible
 from joulelab.searching.model.forecast import Forecast, Forecaster
 from joulelab.searching.model.improvement import (
+    LOST,
     Improvement,
     Improvements,
     lowest_after,
@@ -30,12 +31,9 @@ _NUM_PROBES = 2
 """Clocks besides the baseline's at which its cell is probed; one less on a calibrated board."""
 _MOST_FAILURES, _MOST_OF_CELL = 2, 3
 """Failures after which a configuration, and a cell of which nothing was measured, is given up."""
-_HOPE = 0.05
-"""Probability of keeping to the constraints below which nothing is probed."""
-_SURE = 0.99
-"""The same from which on nothing need be known of its neighbours before."""
-_EVEN = 0.5
-"""The same of what is only measured because it lies beside the choice."""
+_HOPE = 0.05  # probability of keeping to the constraints below which nothing is probed
+_SURE = 0.99  # the same from which on nothing need be known of its neighbours before
+_EVEN = 0.5  # the same of what is only measured because it lies beside the choice
 _CLOSE, _CLOSE_LAWLESS = 2e-3, 1e-2
 """Expected improvement from which on it is looked beside the choice first; the second where the law
 is known to fail, and with it what is expected."""
@@ -45,8 +43,6 @@ second where the law is known to fail, and with it what is expected."""
 _WORTH = 5e-4
 """Least expected improvement that the model can tell, for which something is tried if points cost
 no more than that is worth."""
-_LOST = 1e3
-"""Finite logarithm of a cost that is infinite."""
 _AT_ONCE = 8
 """For each so many trials that were out at most, the outcome of one is awaited before beliefs are
 formed anew; at the end of a search, too, when few are out: all wait for what little is left."""
@@ -246,7 +242,7 @@ class ModelGuided(Strategy):
         """
         found, chance, best = np.full(len(free), -1.0), np.zeros(len(free)), self._best(forecast)
         if best is None:
-            cost = np.minimum(forecast.log_cost, _LOST)
+            cost = np.minimum(forecast.log_cost, LOST)
             saved = cost.max() - cost + 1.0
             confidence = self.evidence.problem.confidence
             worth = np.where(forecast.feasible >= confidence, saved, forecast.feasible)
