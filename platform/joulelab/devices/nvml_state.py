@@ -202,16 +202,6 @@ class GpmProbe(ActivityProbe):
                 f"Activity needs at least {MIN_INTERVAL_S} s between reads, got {elapsed_s:.3f} s."
             )
         self._take(1)
-        activity = self._between()
-        self._samples.reverse()
-        return activity
-
-    def _take(self, which: int) -> None:
-        with _ONE_AT_A_TIME:
-            call("Taking a GPM sample", pynvml.nvmlGpmSampleGet, self._handle, self._samples[which])
-        self._taken_s = time.monotonic()
-
-    def _between(self) -> Activity:
         asked = pynvml.c_nvmlGpmMetricsGet_t()
         asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
         asked.sample1, asked.sample2 = self._samples
@@ -220,9 +210,16 @@ class GpmProbe(ActivityProbe):
             asked.metrics[index].metricId = metric
         with _ONE_AT_A_TIME:
             call("Reading GPM metrics", pynvml.nvmlGpmMetricsGet, asked)
-        return Activity(
+        activity = Activity(
             **{name: _share(asked.metrics[index]) for index, name in enumerate(_METRICS)}
         )
+        self._samples.reverse()
+        return activity
+
+    def _take(self, which: int) -> None:
+        with _ONE_AT_A_TIME:
+            call("Taking a GPM sample", pynvml.nvmlGpmSampleGet, self._handle, self._samples[which])
+        self._taken_s = time.monotonic()
 
 
 def _share(metric: Any) -> float | None:
