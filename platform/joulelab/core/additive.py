@@ -240,7 +240,6 @@ class _Solved:
         return np.asarray(np.diag(own / self._count**2) + found)
 
     def _table(self, values: Array) -> Array:
-        """Return sums by configuration and board."""
         at = self._configuration * self._num_boards + self._board
         size = len(self._count) * self._num_boards
         sums = np.bincount(at, values, minlength=size).astype(np.float64)

@@ -165,10 +165,7 @@ class WorkloadCost:
     data: Data = "random"
 
     def phase(self, name: str) -> PhaseCost:
-        """Return the phase called ``name``.
-
-        Raises UnknownNameError if there is none.
-        """
+        """Return the phase called ``name``; UnknownNameError if there is none."""
         for phase in self.phases:
             if phase.phase == name:
                 return phase

@@ -1,9 +1,6 @@
 """Energy of an interval from a counter that ticks, or from power samples, with its uncertainty."""
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding
@@ -35,7 +32,15 @@ class EnergyCounter:
     ) -> None:
         self._polls = polls
         self._resets = 1 + np.flatnonzero(np.diff(polls.energy_j) < 0)
-        self.ticks = find_ticks(_after(polls, self._resets), known_s=tick_s)
+        first = int(self._resets[-1]) if self._resets.size else 0
+        self.ticks = find_ticks(
+            CounterPolls(
+                before_s=polls.before_s[first:],
+                after_s=polls.after_s[first:],
+                energy_j=polls.energy_j[first:],
+            ),
+            known_s=tick_s,
+        )
 
     def window(self, start_s: float, stop_s: float, *, work: float = 0.0) -> EnergyWindow:
         """Return the energy between two instants, with its standard uncertainty.
@@ -57,16 +62,16 @@ class EnergyCounter:
             raise ConfigError(f"stop_s must be after start_s, got {start_s=} and {stop_s=}.")
         self._require_span(start_s, stop_s)
         wander_w = self._wander_w(start_s, stop_s)
-        start = self._at(start_s, wander_w)
-        stop = self._at(stop_s, wander_w)
+        start_j, start_u_j = self._at(start_s, wander_w)
+        stop_j, stop_u_j = self._at(stop_s, wander_w)
         return EnergyWindow(
             start_s=start_s,
             duration_s=stop_s - start_s,
-            energy_j=max(0.0, stop.energy_j - start.energy_j),
-            energy_u_j=float(np.hypot(start.u_j, stop.u_j)),
+            energy_j=max(0.0, stop_j - start_j),
+            energy_u_j=float(np.hypot(start_u_j, stop_u_j)),
             source="counter",
             work=work,
-            start_u_j=start.u_j,
+            start_u_j=start_u_j,
         )
 
     def spans(self, start_s: float, stop_s: float) -> bool:
@@ -76,10 +81,7 @@ class EnergyCounter:
 
     def findings(self, start_s: float, stop_s: float) -> tuple[Finding, ...]:
         """Say what went wrong with the counter between two instants."""
-        return (*self._reset_findings(start_s, stop_s), *self._frozen_findings(start_s, stop_s))
-
-    def _reset_findings(self, start_s: float, stop_s: float) -> tuple[Finding, ...]:
-        return tuple(
+        found = [
             Finding(
                 reason="counter_reset",
                 detail="The energy counter must not decrease, but fell from "
@@ -88,21 +90,16 @@ class EnergyCounter:
             )
             for i in self._resets
             if self._polls.after_s[i] >= start_s and self._polls.before_s[i - 1] <= stop_s
-        )
-
-    def _frozen_findings(self, start_s: float, stop_s: float) -> tuple[Finding, ...]:
-        period_s = self.ticks.period_s or 0.0
-        allowed_s = max(_FROZEN_TICKS * period_s, _FROZEN_S)
+        ]
+        allowed_s = max(_FROZEN_TICKS * (self.ticks.period_s or 0.0), _FROZEN_S)
         stood_s = _longest_stand_s(self._polls, start_s, stop_s)
-        if stood_s <= allowed_s:
-            return ()
-        return (
-            Finding(
-                reason="counter_frozen",
-                detail=f"The energy counter must move within {allowed_s:.2f} s, "
-                f"but stood still for {stood_s:.2f} s.",
-            ),
-        )
+        if stood_s > allowed_s:
+            detail = (
+                f"The energy counter must move within {allowed_s:.2f} s, "
+                f"but stood still for {stood_s:.2f} s."
+            )
+            found.append(Finding(reason="counter_frozen", detail=detail))
+        return tuple(found)
 
     def _require_span(self, start_s: float, stop_s: float) -> None:
         if not self.spans(start_s, stop_s):
@@ -113,7 +110,8 @@ class EnergyCounter:
                 + f" does not span [{start_s:.3f}, {stop_s:.3f}] s."
             )
 
-    def _at(self, at_s: float, wander_w: float) -> "_Edge":
+    def _at(self, at_s: float, wander_w: float) -> tuple[float, float]:
+        """Return the counter's value at an instant, and its standard uncertainty, in joules."""
         ticks, time_s = self.ticks, self.ticks.time_s
         after = int(np.searchsorted(time_s, at_s, side="right"))
         length_s = float(time_s[after] - time_s[after - 1])
@@ -124,10 +122,8 @@ class EnergyCounter:
         )
         between_j = wander_w * length_s * np.sqrt(4 * share * (1 - share))
         rounding_j = _RESOLUTION_J / np.sqrt(12)
-        return _Edge(
-            energy_j=float(ticks.energy_j[after - 1]) + share * rise_j,
-            u_j=float(np.sqrt(timing_j**2 + between_j**2 + rounding_j**2)),
-        )
+        energy_j = float(ticks.energy_j[after - 1]) + share * rise_j
+        return energy_j, float(np.sqrt(timing_j**2 + between_j**2 + rounding_j**2))
 
     def _wander_w(self, start_s: float, stop_s: float) -> float:
         """How far mean power wanders within a stretch, in watts, seen around the window.
@@ -154,23 +150,7 @@ class EnergyCounter:
         return float(np.sqrt(np.mean(wander_w**2)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Edge:
-    energy_j: float
-    u_j: float
-
-
-def _after(polls: CounterPolls, resets: NDArray[np.intp]) -> CounterPolls:
-    first = int(resets[-1]) if resets.size else 0
-    return CounterPolls(
-        before_s=polls.before_s[first:],
-        after_s=polls.after_s[first:],
-        energy_j=polls.energy_j[first:],
-    )
-
-
 def _longest_stand_s(polls: CounterPolls, start_s: float, stop_s: float) -> float:
-    """Longest time over which polls within the interval showed one value."""
     inside = (polls.after_s >= start_s) & (polls.before_s <= stop_s)
     time_s, energy_j = polls.before_s[inside], polls.energy_j[inside]
     if time_s.size < 2:

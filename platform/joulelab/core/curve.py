@@ -248,7 +248,6 @@ def _chosen(trace: PowerTrace, ticks: Ticks) -> NDArray[np.intp]:
 
 
 def _summed(steps: Array) -> Array:
-    """Sum from the first sample on."""
     return np.concatenate(([0.0], np.cumsum(steps)))
 
 

@@ -19,6 +19,7 @@ from math import hypot, sqrt
 import numpy as np
 
 from joulelab.core.additive import AdditiveFit, Array, fit_additive, tied
+from joulelab.core.grouping import grouped_by
 from joulelab.core.lines import Lines, neighbour_differences
 from joulelab.core.statistics import student_quantile
 
@@ -81,10 +82,8 @@ class _Rows:
     @property
     def cells(self) -> dict[tuple[str, str], list[int]]:
         """Places of the measurements of each configuration on each board."""
-        cells: dict[tuple[str, str], list[int]] = {}
-        for place, cell in enumerate(zip(self.configurations, self.boards, strict=True)):
-            cells.setdefault(cell, []).append(place)
-        return cells
+        places = range(len(self.configurations))
+        return grouped_by(places, lambda i: (self.configurations[i], self.boards[i]))
 
     def fit(self) -> AdditiveFit:
         return fit_additive(self.configurations, self.boards, self.y.tolist(), self.u.tolist())

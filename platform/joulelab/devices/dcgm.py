@@ -107,10 +107,7 @@ class DcgmActivities:
         return answers(self._entity, _FIELDS["sm_active"])
 
     def probe(self) -> ActivityProbe:
-        """Start counting.
-
-        Raises DeviceError if ``dcgmi`` ends or falls silent.
-        """
+        """Start counting; DeviceError if ``dcgmi`` ends or falls silent."""
         self._stream.latest()
         return _Probe(self._stream, self._rows)
 

@@ -91,7 +91,21 @@ class NvmlDevice(Device):
 
     @override
     def identity(self) -> DeviceIdentity:
-        return _read_identity(self._gpu)
+        gpu = self._gpu
+        ecc = gpu.ask_if_supported("the ECC mode", pynvml.nvmlDeviceGetEccMode)
+        persistence = gpu.ask_if_supported("persistence mode", pynvml.nvmlDeviceGetPersistenceMode)
+        pci = gpu.ask_if_supported("the PCI address", pynvml.nvmlDeviceGetPciInfo)
+        return DeviceIdentity(
+            uuid=gpu.uuid,
+            name=gpu.ask("the name", pynvml.nvmlDeviceGetName),
+            backend="nvml",
+            driver_version=call("Reading the driver version", pynvml.nvmlSystemGetDriverVersion),
+            vbios_version=gpu.ask_if_supported("the VBIOS", pynvml.nvmlDeviceGetVbiosVersion),
+            pci_bus_id=None if pci is None else pci.busId,
+            ecc_enabled=None if ecc is None else bool(ecc[0]),
+            mig_enabled=_mig_enabled(gpu),
+            persistence_mode=None if persistence is None else bool(persistence),
+        )
 
     @override
     def capabilities(self) -> Capabilities:
@@ -216,23 +230,6 @@ def _whole_gpu_only(uuid: str) -> str:
     return (
         f"{uuid} is split by MIG, and NVML tells energy and power of the whole GPU only, whoever "
         "uses its instances. Measure on a GPU without MIG (`nvidia-smi -mig 0` ends it)."
-    )
-
-
-def _read_identity(gpu: Handle) -> DeviceIdentity:
-    ecc = gpu.ask_if_supported("the ECC mode", pynvml.nvmlDeviceGetEccMode)
-    persistence = gpu.ask_if_supported("persistence mode", pynvml.nvmlDeviceGetPersistenceMode)
-    pci = gpu.ask_if_supported("the PCI address", pynvml.nvmlDeviceGetPciInfo)
-    return DeviceIdentity(
-        uuid=gpu.uuid,
-        name=gpu.ask("the name", pynvml.nvmlDeviceGetName),
-        backend="nvml",
-        driver_version=call("Reading the driver version", pynvml.nvmlSystemGetDriverVersion),
-        vbios_version=gpu.ask_if_supported("the VBIOS", pynvml.nvmlDeviceGetVbiosVersion),
-        pci_bus_id=None if pci is None else pci.busId,
-        ecc_enabled=None if ecc is None else bool(ecc[0]),
-        mig_enabled=_mig_enabled(gpu),
-        persistence_mode=None if persistence is None else bool(persistence),
     )
 
 

@@ -220,27 +220,23 @@ class GpmProbe(ActivityProbe):
 
     @override
     def read_to_mark(self) -> Activity:
-        activity = self._between(self._first, self._marked)
-        self._first, self._marked = self._marked, self._first
-        return activity
-
-    def _take(self, sample: Any) -> None:
-        with _ONE_AT_A_TIME:
-            call("Taking a GPM sample", pynvml.nvmlGpmSampleGet, self._handle, sample)
-        self._taken_s = time.monotonic()
-
-    def _between(self, first: Any, last: Any) -> Activity:
         asked = pynvml.c_nvmlGpmMetricsGet_t()
         asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        asked.sample1, asked.sample2 = first, last
+        asked.sample1, asked.sample2 = self._first, self._marked
         asked.numMetrics = len(_METRICS)
         for index, metric in enumerate(_METRICS.values()):
             asked.metrics[index].metricId = metric
         with _ONE_AT_A_TIME:
             call("Reading GPM metrics", pynvml.nvmlGpmMetricsGet, asked)
+        self._first, self._marked = self._marked, self._first
         return Activity(
             **{name: _share(asked.metrics[index]) for index, name in enumerate(_METRICS)}
         )
+
+    def _take(self, sample: Any) -> None:
+        with _ONE_AT_A_TIME:
+            call("Taking a GPM sample", pynvml.nvmlGpmSampleGet, self._handle, sample)
+        self._taken_s = time.monotonic()
 
 
 def _share(metric: Any) -> float | None:

@@ -164,7 +164,10 @@ class SmiDevice(Device):
         check_exit(f"Listing processes of {self._uuid}", done)
         rows = [[word.strip() for word in line.split(",")] for line in done.stdout.splitlines()]
         return tuple(
-            GpuProcess(pid=int(pid), memory_b=_bytes(memory_mib))
+            GpuProcess(
+                pid=int(pid),
+                memory_b=None if memory_mib.startswith("[") else int(memory_mib) * 2**20,
+            )
             for uuid, pid, memory_mib in rows
             if uuid == self._uuid
         )
@@ -216,7 +219,13 @@ class SmiDevice(Device):
         )
 
     def _find_capabilities(self) -> Capabilities:
-        mem_clocks_mhz, sm_clocks_mhz = self._supported_clocks_mhz()
+        asked = ["--query-supported-clocks=mem,gr", "--format=csv,noheader,nounits"]
+        done = ask_tool([TOOL, "-i", self._uuid, *asked])
+        check_exit(f"Listing the clocks of {self._uuid}", done)
+        pairs = [line.split(",") for line in done.stdout.splitlines() if "[" not in line]
+        clocks = [(int(mem), int(sm)) for mem, sm in pairs]
+        mem_clocks_mhz = _descending(mem for mem, _ in clocks)
+        sm_clocks_mhz = _descending(sm for mem, sm in clocks if mem == mem_clocks_mhz[0])
         lowest_w, highest_w = (number(self._fixed[f"power.{end}_limit"]) for end in ("min", "max"))
         no_limits = lowest_w is None or highest_w is None
         unlocked = unlocked_clocks_mhz(self._fixed["name"] or "", mem_clocks_mhz)
@@ -234,15 +243,6 @@ class SmiDevice(Device):
             unlocked_mem_clock_mhz=unlocked[1],
         )
 
-    def _supported_clocks_mhz(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        asked = ["--query-supported-clocks=mem,gr", "--format=csv,noheader,nounits"]
-        done = ask_tool([TOOL, "-i", self._uuid, *asked])
-        check_exit(f"Listing the clocks of {self._uuid}", done)
-        pairs = [line.split(",") for line in done.stdout.splitlines() if "[" not in line]
-        clocks = [(int(mem), int(sm)) for mem, sm in pairs]
-        mem_clocks_mhz = _descending(mem for mem, _ in clocks)
-        return mem_clocks_mhz, _descending(sm for mem, sm in clocks if mem == mem_clocks_mhz[0])
-
 
 def _descending(clocks_mhz: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(set(clocks_mhz), reverse=True))
@@ -256,7 +256,3 @@ def _total_s(now: dict[str, str | None], names: Sequence[str]) -> float | None:
 def _share(percentage: str | None) -> float | None:
     value = number(percentage)
     return None if value is None else value / 100
-
-
-def _bytes(memory_mib: str) -> int | None:
-    return None if memory_mib.startswith("[") else int(memory_mib) * 2**20

@@ -111,7 +111,12 @@ class LineStream(Generic[T]):
         try:
             with process.stdout as lines:  # type: ignore[union-attr]
                 for line in lines:
-                    self._take(line)
+                    self._tail.append(line.strip())
+                    value = self._parse(line)
+                    if value is not None:
+                        with self._arrived:
+                            self._newest = (time.monotonic(), value)
+                            self._arrived.notify_all()
             last_lines = " ".join(self._tail) or "nothing"
             error = DeviceLostError(
                 f"{self._command[0]} ended with code {process.wait()}; it said last: {last_lines}"
@@ -121,14 +126,6 @@ class LineStream(Generic[T]):
         with self._arrived:
             self._error = error
             self._arrived.notify_all()
-
-    def _take(self, line: str) -> None:
-        self._tail.append(line.strip())
-        value = self._parse(line)
-        if value is not None:
-            with self._arrived:
-                self._newest = (time.monotonic(), value)
-                self._arrived.notify_all()
 
 
 TOOL = "nvidia-smi"
@@ -154,7 +151,14 @@ class SmiQuery:
         self._which = [] if uuid is None else ["-i", uuid]
         self._asked = {name: name for name in names}
         self._missing: dict[str, str | None] = {}
-        self.rows = self._negotiated()
+        while True:
+            done = ask_tool(self.command)
+            unknown = _UNKNOWN.search(done.stdout)
+            if unknown is None:
+                break
+            self._replace(unknown["name"])
+        check_exit(f"Querying {self._which[-1] if self._which else 'GPUs'}", done)
+        self.rows = [self.parse(line) for line in done.stdout.splitlines() if line.strip()]
 
     @property
     def command(self) -> list[str]:
@@ -175,16 +179,6 @@ class SmiQuery:
             )
         values = {name: _known(word) for name, word in zip(printed, words, strict=True)}
         return {name: values[asked] for name, asked in self._asked.items()} | self._missing
-
-    def _negotiated(self) -> list[dict[str, str | None]]:
-        while True:
-            done = ask_tool(self.command)
-            unknown = _UNKNOWN.search(done.stdout)
-            if unknown is None:
-                break
-            self._replace(unknown["name"])
-        check_exit(f"Querying {self._which[-1] if self._which else 'GPUs'}", done)
-        return [self.parse(line) for line in done.stdout.splitlines() if line.strip()]
 
     def _replace(self, unknown: str) -> None:
         for name, asked in list(self._asked.items()):
@@ -208,10 +202,7 @@ def check_exit(what: str, done: CompletedProcess[str]) -> None:
 
 
 def number(text: str | None) -> float | None:
-    """Return the number that ``text`` is.
-
-    Raises DeviceError if it is text of another kind.
-    """
+    """Return the number that ``text`` is; DeviceError if it is text of another kind."""
     if text is None:
         return None
     try:

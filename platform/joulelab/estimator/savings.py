@@ -76,7 +76,6 @@ def with_opportunities(question: Question, cell: Cell, *, progress: Progress | N
 
 
 def _frugal_clock(question: Question, traced: TracedModel, processor: Processor) -> int:
-    """Return the clock of the grid at which ``traced`` needs least energy."""
     clocks = clock_grid(processor, num=_CLOCKS_TO_TRY)
     found = predict.totals(
         traced,
@@ -105,7 +104,14 @@ def opportunities(
         *_mode_levers(estimate.mode),
         _batch_lever(estimate.batch),
         *_precision_levers(estimate.precision),
-        _clock_lever(clocks_mhz),
+        _Lever(
+            changes=tuple({"sm_clock_mhz": clock_mhz} for clock_mhz in clocks_mhz),
+            title=lambda after: f"Run at {after.point.sm_clock_mhz} MHz",
+            reason=lambda before, _: (
+                f"in {_slack(before):.0%} of the time the device waits for memory or launches, and "
+                "the core clock hardly matters"
+            ),
+        ),
     )
     found = [_best(lever, estimate, estimate_again) for lever in levers]
     worthwhile = [one for one in found if one is not None and one.energy_saved >= _LEAST_SAVING]
@@ -189,17 +195,6 @@ def _precision_levers(precision: str) -> list[_Lever]:
     ]
 
 
-def _clock_lever(clocks_mhz: Sequence[int]) -> _Lever:
-    return _Lever(
-        changes=tuple({"sm_clock_mhz": clock_mhz} for clock_mhz in clocks_mhz),
-        title=lambda after: f"Run at {after.point.sm_clock_mhz} MHz",
-        reason=lambda before, _: (
-            f"in {_slack(before):.0%} of the time the device waits for memory or launches, and the "
-            "core clock hardly matters"
-        ),
-    )
-
-
 def _work(estimate: Estimate) -> float:
     return sum(phase.work for phase in estimate.phases)
 
@@ -213,7 +208,6 @@ def _share(estimate: Estimate, component: Component) -> float:
 
 
 def _cut(before: Estimate, after: Estimate, component: Component) -> str:
-    """Say how the energy of a component per unit of work changes."""
     before_j = _component_j(before, component) / _work(before)
     after_j = _component_j(after, component) / _work(after)
     if before_j in (0, after_j):

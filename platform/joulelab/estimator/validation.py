@@ -12,7 +12,7 @@ from joulelab.core.grouping import grouped_by
 from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError, JouleLabError
 from joulelab.estimator.api import estimate
-from joulelab.estimator.estimate import Estimate, Mode
+from joulelab.estimator.estimate import Mode
 from joulelab.estimator.question import knob_value
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
@@ -123,18 +123,13 @@ def predict_run(run: MeasuredRun, processor: Processor) -> Prediction:
         mode=run.mode,
         **knobs,
     )
-    least_s = _least_s(found, processor)
-    return Prediction(time_s=found.latency_s, energy_j=found.energy_j, least_s=least_s)
-
-
-def _least_s(found: Estimate, processor: Processor) -> float:
-    """Return the time of all operations at the peaks of their pipes, at the highest clock."""
-    return sum(
+    least_s = sum(
         flop / processor.peak_flop_per_s(pipe, processor.clocks_mhz[2])
         for phase in found.phases
         for group in phase.groups
         for pipe, flop in group.flop.items()
     )
+    return Prediction(time_s=found.latency_s, energy_j=found.energy_j, least_s=least_s)
 
 
 Predict = Callable[[Any, Processor], Prediction]
@@ -154,7 +149,6 @@ def validate(runs: Iterable[MeasuredRun], *, predict: Predict = predict_run) -> 
 
 
 def _compared(measured: MeasuredRun, predict: Predict) -> Comparison | str:
-    """Return the comparison, or why there is none."""
     if measured.device not in PROCESSORS:
         return f"{measured.device} is not in the catalogue"
     processor = PROCESSORS[measured.device]
@@ -167,7 +161,6 @@ def _compared(measured: MeasuredRun, predict: Predict) -> Comparison | str:
 
 
 def _unphysical(measured: MeasuredRun, predicted: Prediction, processor: Processor) -> str:
-    """Return why ``measured`` cannot be right; empty if it can."""
     if measured.time_s is not None and measured.time_s < _PEAK_TOLERANCE * predicted.least_s:
         times = predicted.least_s / measured.time_s
         return f"faster than the units can be: {times:.2f} times their peak"

@@ -68,10 +68,7 @@ class Connection:
         return line
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send ``message``.
-
-        Raises OSError if the client is gone or does not read its replies.
-        """
+        """Send ``message``; OSError if the client is gone or does not read its replies."""
         line = encode(message)
         try:
             sent = self.socket.send(line)

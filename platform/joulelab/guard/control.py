@@ -35,7 +35,13 @@ class GuardedControl:
             GuardError: If there is no lease to be had, or it is lost just now.
             JouleLabError: What the device says.
         """
-        return self._held_lease().apply(point)
+        try:
+            self.require_held()
+        except GuardError:
+            self.close()
+        if self._lease is None:
+            self._lease = self._client.lease(self._address, note=self._note)
+        return self._lease.apply(point)
 
     def reset(self) -> None:
         """Return every knob to what it was; the guard does so by itself for a lost lease."""
@@ -52,15 +58,6 @@ class GuardedControl:
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.close()
-
-    def _held_lease(self) -> Lease:
-        try:
-            self.require_held()
-        except GuardError:
-            self.close()
-        if self._lease is None:
-            self._lease = self._client.lease(self._address, note=self._note)
-        return self._lease
 
 
 class ObserveOnly:

@@ -50,7 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if guard_pid is not None:
         _log_to(settings.watchdog_log_path)
         return watch_over(settings, guard_pid)
-    return _detach(settings)
+    try:
+        settings.make_folders()
+    except JouleLabError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - what the starter reads
+        return 1
+    if os.fork():
+        return 0
+    _log_to(settings.watchdog_log_path)
+    os._exit(watch_over(settings))
 
 
 def watch_over(settings: GuardSettings, guard_pid: int | None = None) -> int:
@@ -69,19 +77,6 @@ def watch_over(settings: GuardSettings, guard_pid: int | None = None) -> int:
         quick_deaths = quick_deaths + 1 if quick else 0
         if quick_deaths > _FREE_DEATHS:
             time.sleep(min(0.1 * 2.0 ** (quick_deaths - _FREE_DEATHS), _LONGEST_PAUSE_S))
-
-
-def _detach(settings: GuardSettings) -> int:
-    """Leave the watchdog to init, with its output in the log."""
-    try:
-        settings.make_folders()
-    except JouleLabError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - what the starter reads
-        return 1
-    if os.fork():
-        return 0
-    _log_to(settings.watchdog_log_path)
-    os._exit(watch_over(settings))
 
 
 def _fork_guard(settings: GuardSettings) -> int:

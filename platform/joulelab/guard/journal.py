@@ -103,7 +103,10 @@ class Journal:
         """Cut off torn lines, and forget the oldest of many devices to which nothing is owed."""
         paths = sorted(self._folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
         for number, path in enumerate(paths):
-            _cut_torn_tail(path)
+            content = path.read_bytes()
+            whole_b = content.rfind(b"\n") + 1
+            if whole_b < len(content):
+                os.truncate(path, whole_b)
             entry = _last_entry(path)
             if number < len(paths) - _MOST_FILES and not (entry is not None and entry.is_owed):
                 path.unlink()
@@ -138,13 +141,6 @@ def _append(path: Path, line: bytes) -> int:
     if written_b < len(line):
         raise OSError(f"The disk took only {written_b} of {len(line)} bytes of a line of {path}.")
     return start_b + written_b
-
-
-def _cut_torn_tail(path: Path) -> None:
-    content = path.read_bytes()
-    whole_b = content.rfind(b"\n") + 1
-    if whole_b < len(content):
-        os.truncate(path, whole_b)
 
 
 def _last_entry(path: Path) -> Entry | None:

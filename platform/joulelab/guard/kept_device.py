@@ -117,7 +117,8 @@ class KeptDevice:
         require_own_limit(device, point, prior)
         if first and point.is_default and prior.is_default:
             return self._unlock(device)
-        turned = _merged(self._turned, point)
+        given = {f.name: v for f in fields(point) if (v := getattr(point, f.name)) is not None}
+        turned = replace(self._turned, **given)
         self._journal.write(
             "set", self.address, detail="lent", prior=prior, requested=turned, pid=pid, uid=uid
         )
@@ -172,15 +173,12 @@ class KeptDevice:
         if device.read_state().held is not None:
             return prior_point(device) == prior
         if isinstance(error, DevicePermissionError):
-            return self._may_not_reset(prior)
+            try:
+                self._put_back(prior)
+            except DevicePermissionError:
+                return True  # who may not reset a knob cannot have turned it
+            return False
         return isinstance(error, ConfigError)
-
-    def _may_not_reset(self, prior: OperatingPoint) -> bool:
-        try:
-            self._put_back(prior)
-        except DevicePermissionError:
-            return True  # who may not reset a knob cannot have turned it
-        return False
 
     def _put_back(self, prior: OperatingPoint) -> str:
         """Restore and verify; return what there is to say of it."""
@@ -220,8 +218,3 @@ class KeptDevice:
         if str(error) != self._error:
             _log.error("Cannot restore %s (%s): %s", self.address.uuid, cause, error)
         self._error = str(error)
-
-
-def _merged(before: OperatingPoint, point: OperatingPoint) -> OperatingPoint:
-    given = {f.name: v for f in fields(point) if (v := getattr(point, f.name)) is not None}
-    return replace(before, **given)

@@ -125,10 +125,7 @@ class Lending:
         self._granted(connection).renew()
 
     def lent_to(self, connection: Connection) -> DeviceAddress:
-        """Return what ``connection`` has on loan.
-
-        Raises GuardError if that is nothing.
-        """
+        """Return what ``connection`` has on loan; GuardError if that is nothing."""
         return self._granted(connection).kept.address
 
     def holds(self, connection: Connection) -> bool:

@@ -136,10 +136,7 @@ class Gate:
         self._left: dict[int, tuple[float, float]] = {}
 
     def require_may_ask(self, peer: Peer) -> None:
-        """Count a request.
-
-        Raises GuardError if the user has asked too often.
-        """
+        """Count a request; GuardError if the user has asked too often."""
         pace_per_s, burst = self._policy.requests_per_s, self._policy.burst
         if pace_per_s is None:
             return

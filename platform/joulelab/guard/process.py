@@ -122,9 +122,16 @@ class WatchdogWatch:
         self._server.watch(self._pidfd, self._note_death)
 
     def _note_death(self) -> None:
-        self._look_away()
+        self._server.watchdog_pid = None
+        if self._pidfd is not None:
+            self._server.unwatch(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
         self._reap()
-        self._count_death()
+        now_s = time.monotonic()
+        quick = now_s - self._started_s < _QUICK_DEATH_S
+        self._quick_deaths = self._quick_deaths + 1 if quick else 0
+        self._started_s = now_s
         if self._quick_deaths > _MOST_QUICK_DEATHS:
             _log.error("The watchdog keeps dying; going on without one.")
         else:
@@ -143,19 +150,6 @@ class WatchdogWatch:
             self._look_at(self._child.pid)
         except OSError as error:  # for want of descriptors or memory: tried again at the next beat
             _log.error("Cannot start a watchdog: %s", error)
-
-    def _look_away(self) -> None:
-        self._server.watchdog_pid = None
-        if self._pidfd is not None:
-            self._server.unwatch(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = None
-
-    def _count_death(self) -> None:
-        now_s = time.monotonic()
-        quick = now_s - self._started_s < _QUICK_DEATH_S
-        self._quick_deaths = self._quick_deaths + 1 if quick else 0
-        self._started_s = now_s
 
     def _reap(self) -> None:
         if self._child is not None:
@@ -209,15 +203,6 @@ def _is_served(socket_path: Path) -> bool:
     return True
 
 
-def _read_again(server: GuardServer, read_gate: Callable[[], Gate | None]) -> None:
-    try:
-        server.obey(read_gate())
-    except JouleLabError as error:
-        _log.error("SIGHUP: the policy from before holds on. %s", error)
-    else:
-        _log.info("SIGHUP: the policy was read again.")
-
-
 @contextmanager
 def _heeding_signals(server: GuardServer, read_gate: Callable[[], Gate | None]) -> Generator[None]:
     """Let SIGTERM and SIGINT end the serving, also while it waits in ``select``; heed SIGHUP."""
@@ -234,7 +219,12 @@ def _heeding_signals(server: GuardServer, read_gate: Callable[[], Gate | None]) 
         read.recv(64)
         if hung_up:
             hung_up.clear()
-            _read_again(server, read_gate)
+            try:
+                server.obey(read_gate())
+            except JouleLabError as error:
+                _log.error("SIGHUP: the policy from before holds on. %s", error)
+            else:
+                _log.info("SIGHUP: the policy was read again.")
 
     read, write = socket.socketpair()
     with read, write:

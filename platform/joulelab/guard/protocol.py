@@ -59,10 +59,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Return the object on ``line``.
-
-    Raises ConfigError if it holds none.
-    """
+    """Return the object on ``line``; ConfigError if it holds none."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -75,11 +72,6 @@ def decode(line: bytes) -> dict[str, Any]:
 def printable(text: str, longest: int) -> str:
     """Return ``text`` as it may go into a log or onto a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text[:longest])
-
-
-def ok_reply(result: Any) -> dict[str, Any]:
-    """Return the reply that carries ``result``."""
-    return {"ok": result}
 
 
 def error_reply(error: JouleLabError) -> dict[str, Any]:
@@ -109,10 +101,7 @@ def result_of(reply: Mapping[str, Any]) -> Any:
 
 
 def address_from(value: Any) -> DeviceAddress:
-    """Read a device address from a request.
-
-    Raises ConfigError if it is none.
-    """
+    """Read a device address from a request; ConfigError if it is none."""
     address = _asked(DeviceAddress, value, "address")
     if not all(map(_NAME.fullmatch, (address.backend, address.uuid))):
         raise ConfigError(f"address needs the names backend and uuid, got {value!r:.200}.")
@@ -122,10 +111,7 @@ def address_from(value: Any) -> DeviceAddress:
 
 
 def point_from(value: Any) -> OperatingPoint:
-    """Read an operating point from a request.
-
-    Raises ConfigError if it is none.
-    """
+    """Read an operating point from a request; ConfigError if it is none."""
     return _asked(OperatingPoint, value, "point")
 
 

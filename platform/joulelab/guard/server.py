@@ -29,7 +29,6 @@ from joulelab.guard.protocol import (
     address_from,
     decode,
     error_reply,
-    ok_reply,
     point_from,
     printable,
 )
@@ -114,7 +113,9 @@ class GuardServer:
         self._reception.open(self._settings)
         try:
             while not self._stopping:
-                for key, _ in self._selector.select(self._wait_s()):
+                idle_s = inf if self._is_busy else self._idle_deadline_s
+                due_s = min(self._lending.due_s, idle_s, self._beat_due_s, self._reception.due_s)
+                for key, _ in self._selector.select(max(0.0, due_s - time.monotonic())):
                     key.data()
                 self._tend()
         finally:
@@ -131,7 +132,7 @@ class GuardServer:
     def _reply(self, connection: Connection, line: bytes) -> dict[str, Any]:
         try:
             request = decode(line)
-            return ok_reply(self._answer_to(request, connection.peer)(connection, request))
+            return {"ok": self._answer_to(request, connection.peer)(connection, request)}
         except JouleLabError as error:
             return error_reply(error)
         except Exception as error:
@@ -221,23 +222,15 @@ class GuardServer:
             self._beat()
         self._reception.tend()
         for connection in self._lending.expired():
-            self._expire(connection)
+            message = "The lease was not renewed in time, so the device was restored."
+            with suppress(OSError):
+                connection.send(error_reply(GuardError(message)))
+            self._reception.drop(connection, "lease expired")
         self._lending.retry()
         if self._is_busy:
             self._idle_since_s = now_s
         elif now_s >= self._idle_deadline_s:
             self.stop()
-
-    def _expire(self, connection: Connection) -> None:
-        message = "The lease was not renewed in time, so the device was restored."
-        with suppress(OSError):
-            connection.send(error_reply(GuardError(message)))
-        self._reception.drop(connection, "lease expired")
-
-    def _wait_s(self) -> float:
-        idle_s = inf if self._is_busy else self._idle_deadline_s
-        due_s = min(self._lending.due_s, idle_s, self._beat_due_s, self._reception.due_s)
-        return max(0.0, due_s - time.monotonic())
 
     @property
     def _is_busy(self) -> bool:

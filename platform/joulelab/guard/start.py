@@ -39,7 +39,12 @@ def ensure_guard(socket_path: Path, *, idle_exit_s: float | None = IDLE_EXIT_S) 
         if not _ended_idle_one(socket_path):
             raise
     if not may_start(socket_path):
-        _await_system_guard()
+        _wait_for_answer(SYSTEM_SOCKET, time.monotonic() + _SYSTEM_RESTART_S)
+        if not answers(SYSTEM_SOCKET):
+            raise GuardError(
+                f"This node's clock guard does not answer at {SYSTEM_SOCKET}, so nobody knows what "
+                "it left set; its administrator must start it (`systemctl start joulelab-guard`)."
+            )
         return
     settings = GuardSettings(socket_path=socket_path, idle_exit_s=idle_exit_s)
     settings.make_folders()
@@ -103,15 +108,6 @@ def _ended_idle_one(socket_path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _await_system_guard() -> None:
-    _wait_for_answer(SYSTEM_SOCKET, time.monotonic() + _SYSTEM_RESTART_S)
-    if not answers(SYSTEM_SOCKET):
-        raise GuardError(
-            f"This node's clock guard does not answer at {SYSTEM_SOCKET}, so nobody knows what it "
-            "left set; its administrator must start it (`systemctl start joulelab-guard`)."
-        )
 
 
 def _launch(settings: GuardSettings) -> None:

@@ -228,7 +228,13 @@ def _shown(value: Any) -> str:
 def _wrong(section: str, name: str, value: Any) -> str | None:
     """Return what the value of a figure had to be; ``None`` if it is."""
     if f"{section}.{name}" in _WORDS:
-        return _wrong_words(name, value)
+        if name == "tier":
+            return None if value in get_args(Tier) else f"one of {', '.join(get_args(Tier))}"
+        texts = value if isinstance(value, list) and name in _LISTS else [value]
+        is_list = isinstance(value, list) == (name in _LISTS)
+        if is_list and texts and all(isinstance(each, str) and each for each in texts):
+            return None
+        return "a list of texts" if name in _LISTS else "a text"
     if name in _SWITCHES:
         return None if isinstance(value, bool) else "true or false"
     if name in _LISTS or section == "datasheet":
@@ -244,16 +250,6 @@ def _wrong_number(section: str, name: str, value: Any) -> str | None:
     if value < 0 or (value == 0 and section in _POSITIVE):
         return "positive" if section in _POSITIVE else "at least 0"
     return "at most 1" if "efficiency" in name + section and value > 1 else None
-
-
-def _wrong_words(name: str, value: Any) -> str | None:
-    if name == "tier":
-        return None if value in get_args(Tier) else f"one of {', '.join(get_args(Tier))}"
-    texts = value if isinstance(value, list) and name in _LISTS else [value]
-    is_list = isinstance(value, list) == (name in _LISTS)
-    if is_list and texts and all(isinstance(each, str) and each for each in texts):
-        return None
-    return "a list of texts" if name in _LISTS else "a text"
 
 
 def _is_number(value: Any) -> bool:

@@ -25,7 +25,7 @@ def stated(
     given = dict(values)
     clocks_mhz = given.pop("clocks.sm_mhz", None)
     if clocks_mhz:
-        given |= _clocks(sorted(clocks_mhz), other)
+        given |= _clocks(sorted(clocks_mhz))
     found = {
         name: Figure(value=value, status=status, source=source)  # type: ignore[arg-type]
         for name, value in given.items()
@@ -37,7 +37,7 @@ def stated(
     return found
 
 
-def _clocks(clocks_mhz: Sequence[float], other: GpuSpec) -> dict[str, Any]:
+def _clocks(clocks_mhz: Sequence[float]) -> dict[str, Any]:
     """Return the range of SM clocks, and where no one step makes them, all."""
     ends = {"clocks.sm_min_mhz": clocks_mhz[0], "clocks.sm_max_mhz": clocks_mhz[-1]}
     if len(clocks_mhz) == 1 or min(clocks_mhz) <= 0 or len({*clocks_mhz}) < len(clocks_mhz):

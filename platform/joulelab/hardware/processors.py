@@ -209,7 +209,6 @@ def _gpu_power(spec: GpuSpec) -> ProcessorPower:
 
 
 def _read_processor(folder: str, key: str, family: Family) -> Processor:
-    """Return the processor of the data file ``folder/key.toml``."""
     values, figures = read_data_file(folder, key)
     clocks, limits = values["clocks"], values["limits"]
     num_cores, link = values["units"]["num_cores"], values.get("link", {})

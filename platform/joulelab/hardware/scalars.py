@@ -62,7 +62,15 @@ def calibrated(processor: Processor) -> Processor:
 def with_values(processor: Processor, values: Mapping[str, float]) -> Processor:
     """Return ``processor`` with other free scalars; ConfigError if there is no such scalar."""
     for name, value in values.items():
-        processor = _with_value(processor, name, float(value))
+        value_of(processor, name)
+        holder, field, key = _place(processor, name)
+        new: Any = {**getattr(holder, field), key: float(value)} if key else float(value)
+        changed: Any = replace(holder, **{field: new})
+        section = name.partition(".")[0]
+        if section == "levels":
+            changed = tuple(changed if level is holder else level for level in processor.levels)
+        changes: dict[str, Any] = {section: changed}
+        processor = replace(processor, **changes)
     return processor
 
 
@@ -72,18 +80,6 @@ def bounds_of(processor: Processor, name: str) -> tuple[float, float]:
         return _LEAST_SHARE, 1.0
     value = value_of(processor, name) or _UNSET[name]
     return value / _LARGEST_CHANGE, value * _LARGEST_CHANGE
-
-
-def _with_value(processor: Processor, name: str, value: float) -> Processor:
-    value_of(processor, name)
-    holder, field, key = _place(processor, name)
-    new: Any = {**getattr(holder, field), key: value} if key else value
-    changed: Any = replace(holder, **{field: new})
-    section = name.partition(".")[0]
-    if section == "levels":
-        changed = tuple(changed if level is holder else level for level in processor.levels)
-    changes: dict[str, Any] = {section: changed}
-    return replace(processor, **changes)
 
 
 def _place(processor: Processor, name: str) -> tuple[Any, str, str]:

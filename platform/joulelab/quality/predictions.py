@@ -203,7 +203,13 @@ class Perplexity(Metric):
         for start, stop, num_scored in sliding_windows(
             len(token_ids), window_tokens, stride_tokens
         ):
-            yield _surprise(reader, token_ids[start:stop], num_scored)
+            logits = reader.logits(token_ids[start:stop])[-1 - num_scored : -1]
+            targets = token_ids[stop - num_scored : stop]
+            nats = (
+                _log_sum_exp(row) - float(row[target])
+                for row, target in zip(logits, targets, strict=True)
+            )
+            yield Surprise(sum(nats), num_scored)
 
     @override
     def score(self, observed: Sequence[Surprise], data: TextData, reference: object) -> Score:
@@ -232,12 +238,3 @@ def sliding_windows(
             reached = stop
         if stop == num_tokens:
             return
-
-
-def _surprise(subject: ReadsTokens, token_ids: Sequence[int], num_scored: int) -> Surprise:
-    logits = subject.logits(token_ids)[-1 - num_scored : -1]
-    nats = (
-        _log_sum_exp(row) - float(row[target])
-        for row, target in zip(logits, token_ids[-num_scored:], strict=True)
-    )
-    return Surprise(sum(nats), num_scored)

@@ -66,7 +66,15 @@ def read_text_data(source: str | None) -> TextData:
     path = Path(source)
     if path.exists():
         return _of_rows(path.name, [row for file in _files(path) for row in _file_rows(file)])
-    return _of_hub(source)
+    rows = hub_rows(source)
+    read = _of_rows(source, rows)
+    joined = "\n\n".join(str(row["text"]) for row in rows if "text" in row)
+    return TextData(
+        name=source,
+        texts=(joined,) if joined.strip() else (),
+        prompts=read.prompts,
+        references=read.references,
+    )
 
 
 def _files(path: Path) -> list[Path]:
@@ -114,18 +122,6 @@ def _references(row: Mapping[str, Any]) -> tuple[str, ...]:
     several: Sequence[Any] = row.get("references") or ()
     one = row.get("reference")
     return (str(one),) if one else tuple(map(str, several))
-
-
-def _of_hub(source: str) -> TextData:
-    rows = hub_rows(source)
-    read = _of_rows(source, rows)
-    joined = "\n\n".join(str(row["text"]) for row in rows if "text" in row)
-    return TextData(
-        name=source,
-        texts=(joined,) if joined.strip() else (),
-        prompts=read.prompts,
-        references=read.references,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

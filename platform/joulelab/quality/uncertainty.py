@@ -84,7 +84,14 @@ def retention_interval(metric: Metric, ours: Score, theirs: Score) -> tuple[floa
     """
     _require_samples(metric, ours, theirs)
     if metric.interval == "jackknife":
-        return _jackknife(metric, ours, theirs)
+        kept = [
+            log(retention(mine, others, metric.direction))
+            for mine, others in zip(ours.samples, theirs.samples, strict=True)
+        ]
+        n = len(kept)
+        u = sqrt((n - 1) * float(np.var(kept)))
+        center = log(retention(ours.value, theirs.value, metric.direction))
+        return log_ratio_interval(center, u, student_t(RETENTION_LEVEL, n))
     return _bootstrap(metric, ours, theirs)
 
 
@@ -132,7 +139,13 @@ def _bootstrap(metric: Metric, ours: Score, theirs: Score) -> tuple[float, float
             method="BCa",
             random_state=np.random.default_rng(_SEED),
         ).confidence_interval
-    return _require_ends(float(found.low), float(found.high))
+    low, high = float(found.low), float(found.high)
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise MeasurementError(
+            "No interval: among the parts drawn anew some have no retention, or none lies on the "
+            "other side of the data set's."
+        )
+    return low, high
 
 
 def _drawn_level(n: int) -> float:
@@ -143,26 +156,6 @@ def _drawn_level(n: int) -> float:
     Statistician 69, 2015).
     """
     return 2 * NormalDist().cdf(sqrt(n / (n - 1)) * student_t(RETENTION_LEVEL, n)) - 1
-
-
-def _jackknife(metric: Metric, ours: Score, theirs: Score) -> tuple[float, float]:
-    kept = [
-        log(retention(mine, others, metric.direction))
-        for mine, others in zip(ours.samples, theirs.samples, strict=True)
-    ]
-    n = len(kept)
-    u = sqrt((n - 1) * float(np.var(kept)))
-    center = log(retention(ours.value, theirs.value, metric.direction))
-    return log_ratio_interval(center, u, student_t(RETENTION_LEVEL, n))
-
-
-def _require_ends(low: float, high: float) -> tuple[float, float]:
-    if not (np.isfinite(low) and np.isfinite(high)):
-        raise MeasurementError(
-            "No interval: among the parts drawn anew some have no retention, or none lies on the "
-            "other side of the data set's."
-        )
-    return low, high
 
 
 def _drawable(samples: tuple[Any, ...]) -> Any:

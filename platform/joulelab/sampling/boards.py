@@ -27,8 +27,6 @@ from joulelab.sampling.window_loop import TimeSpan
 
 @dataclass(slots=True, kw_only=True)
 class _Watched:
-    """A board, and what watches it."""
-
     device: Device
     instruments: Instruments
     treatment: Treatment

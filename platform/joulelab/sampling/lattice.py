@@ -35,11 +35,6 @@ class TickLattice:
         """Upper bound of the period."""
         self._known = [(0, first), (1, second)]
 
-    @property
-    def last_number(self) -> int:
-        """Number of the tick that was timed last."""
-        return self._known[-1][0]
-
     def window(self, number: int) -> Bracket:
         """Span in which a tick must lie by all that were timed."""
         lo_s, hi_s = -inf, inf
@@ -90,7 +85,7 @@ class TickLattice:
 
     def foresees(self, at_s: float, share: float = _STALE) -> bool:
         """Whether ticks at ``at_s`` are known to ``share`` of the period."""
-        last = self.window(self.last_number)
+        last = self.window(self._known[-1][0])
         num_steps = 1 + floor(max(0.0, at_s - last.latest_s) / self.shortest_s)
         width_s = last.width_s + num_steps * (self.longest_s - self.shortest_s)
         return width_s <= share * self.shortest_s

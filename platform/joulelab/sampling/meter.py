@@ -121,16 +121,13 @@ class Meter(Background, Edges):
     @override
     def _act(self, now_s: float) -> None:
         if now_s >= self._due_s:
-            self._poll(now_s - self._due_s)
+            before_s, delay_s = self._clock.now_s(), now_s - self._due_s
+            energy_j = self._device.read_energy_j()
+            poll = (before_s, self._clock.now_s(), energy_j)
+            with self._planning:
+                self._polls.append(poll)
+                self._tracker.add(*poll, delay_s=delay_s)
         self._plan()
-
-    def _poll(self, delay_s: float) -> None:
-        before_s = self._clock.now_s()
-        energy_j = self._device.read_energy_j()
-        poll = (before_s, self._clock.now_s(), energy_j)
-        with self._planning:
-            self._polls.append(poll)
-            self._tracker.add(*poll, delay_s=delay_s)
 
     def _plan(self) -> None:
         """Plan the next read; waits for no read in progress."""

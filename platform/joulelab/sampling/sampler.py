@@ -47,7 +47,11 @@ class PowerBuffer:
             self._size += t_s.size - new
             self._last_s = float(t_s[-1])
         if self._size > self._max_samples:
-            self._drop()
+            t_s, power_w = (np.concatenate(part) for part in zip(*self._chunks, strict=True))
+            keep = self._max_samples // 2
+            self.num_dropped += t_s.size - keep
+            self._chunks = deque([(t_s[-keep:].copy(), power_w[-keep:].copy())])
+            self._size = keep
 
     def trace(self) -> PowerTrace | None:
         """Return all samples that are kept; ``None`` if there are none."""
@@ -56,13 +60,6 @@ class PowerBuffer:
         t_s, power_w = (np.concatenate(part) for part in zip(*self._chunks, strict=True))
         self._chunks = deque([(t_s, power_w)])
         return PowerTrace(t_s=t_s, power_w=power_w)
-
-    def _drop(self) -> None:
-        t_s, power_w = (np.concatenate(part) for part in zip(*self._chunks, strict=True))
-        keep = self._max_samples // 2
-        self.num_dropped += t_s.size - keep
-        self._chunks = deque([(t_s[-keep:].copy(), power_w[-keep:].copy())])
-        self._size = keep
 
 
 LOOK_PERIOD_S = 0.2
@@ -187,26 +184,20 @@ class Sampler(Background):
     @override
     def _act(self, now_s: float) -> None:
         with self._lock:
-            self._sample(now_s)
-
-    def _sample(self, now_s: float) -> None:
-        slack_s = self._period_s / 2
-        asked = self._asked_s > self._looked_closely_s
-        if self._polls_power:
-            self._poll_power(now_s)
-        if asked or now_s - self._looked_closely_s >= self._close_look_s - slack_s:
-            self._look(now_s, self._device.read_state())
-            self._looked_closely_s = now_s
-            self._slow_looks.append(self._slow_look(now_s))
-        elif now_s - self._looked_s >= LOOK_PERIOD_S - slack_s:
-            self._look(now_s, self._device.read_brief_state())
-        if now_s - self._drained_s >= SLOW_PERIOD_S - slack_s:
-            self._drain(now_s)
-
-    def _poll_power(self, now_s: float) -> None:
-        power_w = self._device.read_power_w()
-        middle_s = (now_s + self._clock.now_s()) / 2
-        self._power.add(np.array([middle_s]), np.array([power_w]))
+            slack_s = self._period_s / 2
+            asked = self._asked_s > self._looked_closely_s
+            if self._polls_power:
+                power_w = self._device.read_power_w()
+                middle_s = (now_s + self._clock.now_s()) / 2
+                self._power.add(np.array([middle_s]), np.array([power_w]))
+            if asked or now_s - self._looked_closely_s >= self._close_look_s - slack_s:
+                self._look(now_s, self._device.read_state())
+                self._looked_closely_s = now_s
+                self._slow_looks.append(self._slow_look(now_s))
+            elif now_s - self._looked_s >= LOOK_PERIOD_S - slack_s:
+                self._look(now_s, self._device.read_brief_state())
+            if now_s - self._drained_s >= SLOW_PERIOD_S - slack_s:
+                self._drain(now_s)
 
     def _look(self, now_s: float, state: DeviceState) -> None:
         self._looked_s = now_s

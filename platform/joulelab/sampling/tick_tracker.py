@@ -104,7 +104,10 @@ class TickTracker:
             self._moved_s = before_s
         elif energy_j == last[1]:
             self._repeated = True
-            self._note_stillness(before_s)
+            if self._pass_ticks(before_s):  # one must have come by now
+                self._num_misses += 1
+                if self._num_misses >= _MAX_MISSES:
+                    self._num_misses, self._is_phase_known = 0, False
         else:
             repeated, self._repeated = self._repeated, False
             self._moved_s = before_s
@@ -152,7 +155,16 @@ class TickTracker:
             self._passed = max(self._passed, number)
             self._learn(self._lattice, number, bracket)
         elif repeated and bracket.width_s <= self._lattice.shortest_s / 2:
-            self._restart(self._lattice, bracket)
+            self.timed_s = bracket.latest_s  # counts anew: none was foreseen here
+            self._num_misses = 0
+            self._lattice.restart(bracket)
+            self._passed, self._is_phase_known = 0, True
+            self._num_timed = 2
+            self._num_restarts += 1
+            if self._num_restarts > _MAX_MISSES:
+                self._lattice = self._previous = None
+                self._num_timed = self._num_restarts = 0
+                self._step_s = SCAN_STEP_S
 
     def _learn(self, lattice: TickLattice, number: int, bracket: Bracket) -> None:
         foreseen = lattice.window(number)
@@ -168,23 +180,6 @@ class TickTracker:
         self.timed_s = bracket.latest_s
         self._num_timed += 1
         self._num_misses = self._num_restarts = 0
-
-    def _restart(self, lattice: TickLattice, bracket: Bracket) -> None:
-        """Count anew from a tick that came when none was foreseen."""
-        self.timed_s = bracket.latest_s
-        self._num_misses = 0
-        lattice.restart(bracket)
-        self._passed, self._is_phase_known = 0, True
-        self._num_timed = 2
-        self._num_restarts += 1
-        if self._num_restarts > _MAX_MISSES:
-            self._forget()
-
-    def _forget(self) -> None:
-        """Give up a period that does not fit."""
-        self._lattice = self._previous = None
-        self._num_timed = self._num_restarts = 0
-        self._step_s = SCAN_STEP_S
 
     def _search(self, bracket: Bracket, *, repeated: bool) -> None:
         """Look for two ticks in a row, each seen so sharp that they foretell the next."""
@@ -203,13 +198,6 @@ class TickTracker:
             self._lattice = TickLattice(previous, bracket)
             self._is_phase_known = True
             self._passed, self._num_timed = 1, 2
-
-    def _note_stillness(self, before_s: float) -> None:
-        """Miss a tick that must have come by now; the phase is lost after a few."""
-        if self._pass_ticks(before_s):
-            self._num_misses += 1
-            if self._num_misses >= _MAX_MISSES:
-                self._num_misses, self._is_phase_known = 0, False
 
     def _pass_ticks(self, before_s: float) -> bool:
         """Count the ticks that came before a read began; whether there are new ones."""

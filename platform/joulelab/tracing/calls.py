@@ -50,7 +50,6 @@ class Call:
 
     @cached_property
     def _values(self) -> tuple[Any, ...]:
-        """The value of every argument of the operator's schema, in order."""
         arguments = _arguments_of(self.operator)
         missing = arguments[len(self.args) :]
         return (*self.args, *(self.kwargs.get(each.name, each.default) for each in missing))

@@ -18,6 +18,7 @@ softmax that is to be safe (``_safe_softmax``).
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -121,22 +122,14 @@ def _rolls(tensor: torch.Tensor, shifts: Sequence[int], axes: Sequence[int]) -> 
     return tensor
 
 
-def _layer_norm_of_copy(tensor: torch.Tensor, *args: Any) -> object:
-    return _aten.native_layer_norm.default(tensor.contiguous(), *args)
-
-
-def _group_norm_of_copy(tensor: torch.Tensor, *args: Any) -> object:
-    return _aten.native_group_norm.default(tensor.contiguous(), *args)
+def _norm_of_copy(norm: torch._ops.OpOverload, tensor: torch.Tensor, *args: Any) -> object:
+    return norm(tensor.contiguous(), *args)
 
 
 def _safe_softmax(tensor: torch.Tensor, axis: int, dtype: torch.dtype | None = None) -> object:
     shares = torch.softmax(tensor, axis, dtype=dtype)
     is_empty = torch.isneginf(tensor).all(dim=axis, keepdim=True)
     return torch.where(is_empty, torch.zeros((), dtype=shares.dtype), shares)
-
-
-def _is_strided(values: torch.Tensor) -> bool:
-    return not values.is_contiguous()
 
 
 def _convolves_strided(args: Sequence[Any]) -> bool:
@@ -163,8 +156,10 @@ SEVERAL_KERNELS: Sequence[
     (_aten.convolution.default, _convolves_strided, _convolution_of_copy),
     (_aten.convolution.default, lambda args: args[2] is not None, _convolution_and_bias),
     (_aten.roll.default, lambda args: len(args) > 2 and len(args[2]) > 1, _rolls),
-    (_aten.native_layer_norm.default, lambda args: _is_strided(args[0]), _layer_norm_of_copy),
-    (_aten.native_group_norm.default, lambda args: _is_strided(args[0]), _group_norm_of_copy),
+    *(
+        (norm, lambda args: not args[0].is_contiguous(), partial(_norm_of_copy, norm))
+        for norm in (_aten.native_layer_norm.default, _aten.native_group_norm.default)
+    ),
     (_aten._safe_softmax.default, lambda _: True, _safe_softmax),  # noqa: SLF001
     (_aten._euclidean_dist.default, lambda _: True, _distances),  # noqa: SLF001
 )

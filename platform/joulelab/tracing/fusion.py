@@ -217,17 +217,14 @@ class _Fuser:
     def _place(self, index: int) -> None:
         if self._is_epilogue[index] or self._operators[index].kind in _TAKES_A_PROLOGUE:
             for host in self._hosts(index):
-                self._merge(self._root(host), self._root(index))
+                first, last = sorted((self._root(host), self._root(index)))
+                self._parent[last] = first
+                self._is_pointwise[first] &= self._is_pointwise[last]
         own = self._root(index)
         for value in self._values.read_b[index]:
             writer = self._values.writer.get(value)
             if writer is not None and (root := self._root(writer)) != own:
                 self._has_outside_readers[root] = True
-
-    def _merge(self, one: int, other: int) -> None:
-        first, last = min(one, other), max(one, other)
-        self._parent[last] = first
-        self._is_pointwise[first] &= self._is_pointwise[last]
 
     def _hosts(self, index: int) -> list[int]:
         """Return the groups that ``index`` joins: pointwise ones, and at most one other."""
@@ -254,7 +251,6 @@ class _Fuser:
         return not self._values.leaves_a_part(index, value)
 
     def _can_end(self, index: int, value: int) -> bool:
-        """Whether ``index`` can be the epilogue of what writes ``value``."""
         operator = self._operators[index]
         is_last = self._last_reader[value, operator.stage] == index
         is_small = operator.written_b <= _LARGEST_GROWTH * self._values.size_b(value)

@@ -284,7 +284,6 @@ def _falls_apart(
 
 
 def _recurrent(name: str) -> Callable[..., object]:
-    """Return what is called in place of a recurrent layer of PyTorch's."""
     of_torch: Callable[..., object] = getattr(_VF, name)
 
     def layers(*args: Any) -> object:

@@ -37,18 +37,17 @@ def cost_of(unit: str, phases: Sequence[ProgramPhase]) -> WorkloadCost:
     """Return what a workload of ``phases`` asks of a device; it holds as much as the largest."""
     return WorkloadCost(
         unit=unit,
-        phases=tuple(_phase_cost(each) for each in phases),
+        phases=tuple(
+            PhaseCost(
+                phase=each.phase,
+                work=each.work,
+                kernels=merged(repeated(kernels_of(each.program), each.count)),
+                parameter_b=each.program.parameter_b,
+                host_calls=each.count * each.host_calls,
+            )
+            for each in phases
+        ),
         resident_b=max(each.program.held_b for each in phases),
-    )
-
-
-def _phase_cost(traced: ProgramPhase) -> PhaseCost:
-    return PhaseCost(
-        phase=traced.phase,
-        work=traced.work,
-        kernels=merged(repeated(kernels_of(traced.program), traced.count)),
-        parameter_b=traced.program.parameter_b,
-        host_calls=traced.count * traced.host_calls,
     )
 
 
@@ -134,17 +133,16 @@ def _averaged_programs(first: Program, last: Program) -> Program:
             "Two steps can be averaged only if they run the same operators in the same order, "
             f"got {len(first.operators)} and {len(last.operators)} operators that differ."
         )
-    operators = tuple(_averaged(a, b) for a, b in zip(first.operators, last.operators, strict=True))
-    return replace(last, operators=operators)
-
-
-def _averaged(a: Operator, b: Operator) -> Operator:
-    return replace(
-        b,
-        **_means_of(a, b, ("flop", "read_b", "weight_b", "written_b")),
-        inputs_b=_means(a.inputs_b, b.inputs_b),
-        outputs_b=_means(a.outputs_b, b.outputs_b),
+    operators = tuple(
+        replace(
+            b,
+            **_means_of(a, b, ("flop", "read_b", "weight_b", "written_b")),
+            inputs_b=_means(a.inputs_b, b.inputs_b),
+            outputs_b=_means(a.outputs_b, b.outputs_b),
+        )
+        for a, b in zip(first.operators, last.operators, strict=True)
     )
+    return replace(last, operators=operators)
 
 
 def _means_of(a: object, b: object, names: Sequence[str]) -> dict[str, Any]:

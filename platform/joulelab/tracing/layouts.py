@@ -18,14 +18,10 @@ from joulelab.tracing.program import Kind, Layout
 def layout_of(call: Call) -> Layout:
     """Return how the operands of ``call`` lie."""
     if call.name in ("cat", "stack"):
-        return _joined(call)
+        order = suggest_memory_format(call.written[0])
+        is_whole = all(each.is_contiguous(memory_format=order) for _, each in call.inputs)
+        return _in_order(order) if is_whole else "strided"
     return _LAYOUTS[call.kind](call) if call.kind in _LAYOUTS else "plain"
-
-
-def _joined(call: Call) -> Layout:
-    order = suggest_memory_format(call.written[0])
-    is_whole = all(each.is_contiguous(memory_format=order) for _, each in call.inputs)
-    return _in_order(order) if is_whole else "strided"
 
 
 def _in_order(order: torch.memory_format) -> Layout:

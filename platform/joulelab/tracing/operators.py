@@ -72,7 +72,12 @@ class Storages:
             ) from error
         known = self._alive.get(untyped._cdata)  # noqa: SLF001
         if known is None:
-            return self._add(untyped, role)
+            key, size_b = untyped._cdata, untyped.nbytes()  # noqa: SLF001
+            released = weakref.ref(untyped, lambda _: self._release(key))
+            storage = Storage(role, next(self._values), size_b, role != "made", released)
+            self._alive[key] = storage
+            self._count(role, size_b)
+            return storage
         if known.size_b != untyped.nbytes():  # resized
             self._count(known.role, untyped.nbytes() - known.size_b)
             known.size_b = untyped.nbytes()
@@ -83,14 +88,6 @@ class Storages:
         storage.value = next(self._values)
         storage.is_written = True
         return storage.value
-
-    def _add(self, untyped: torch.UntypedStorage, role: Role) -> Storage:
-        key, size_b = untyped._cdata, untyped.nbytes()  # noqa: SLF001
-        released = weakref.ref(untyped, lambda _: self._release(key))
-        storage = Storage(role, next(self._values), size_b, role != "made", released)
-        self._alive[key] = storage
-        self._count(role, size_b)
-        return storage
 
     def _count(self, role: Role, size_b: int) -> None:
         self.size_b[role] += size_b
@@ -183,7 +180,6 @@ class Describer:
             return None
 
     def _parted(self, read: Sequence[Access]) -> tuple[list[Access], list[Access]]:
-        """Return what is read of parameters, and what of other values."""
         weights: list[Access] = []
         activations: list[Access] = []
         for access in read:

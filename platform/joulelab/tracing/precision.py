@@ -64,9 +64,12 @@ def at_precision(program: Program, precision: str) -> Program:
     form = number_format(precision)
     if program.precision == precision:
         return program
-    changed = [_is_retyped(operator, form) for operator in program.operators]
+    changed = [
+        form.is_quantised and operator.kind in MATRIX_KINDS and operator.dtype == form.traced
+        for operator in program.operators
+    ]
     operators = tuple(
-        _retyped(operator, precision, form) if is_changed else _repiped(operator, precision)
+        _retyped(operator, form) if is_changed else _repiped(operator, precision)
         for operator, is_changed in zip(program.operators, changed, strict=True)
     )
     if not form.is_quantised or not any(changed):
@@ -121,7 +124,12 @@ def pipe_on(operator: Operator, processor: Processor) -> Pipe:
     if it has no unit for the format of matrix work; names those that it has.
     """
     if not is_matrix(operator):
-        return _plain_pipe(operator, processor)
+        rates = processor.flop_per_clock
+        wanted: tuple[Pipe, ...] = ("fp64",) if "fp64" in operator.pipe else ()
+        for pipe in (*wanted, "fp32", "fp16"):
+            if pipe in rates:
+                return pipe
+        return min(rates, key=lambda pipe: rates[pipe])
     wanted = _MATRIX_PIPES.get(operator.pipe, (operator.pipe,))
     for pipe in wanted:
         if pipe in processor.flop_per_clock:
@@ -146,20 +154,7 @@ def is_depthwise(operator: Operator) -> bool:
     return min(shape.m, shape.n) <= _FEW_COLUMNS
 
 
-def _plain_pipe(operator: Operator, processor: Processor) -> Pipe:
-    rates = processor.flop_per_clock
-    wanted: tuple[Pipe, ...] = ("fp64",) if "fp64" in operator.pipe else ()
-    for pipe in (*wanted, "fp32", "fp16"):
-        if pipe in rates:
-            return pipe
-    return min(rates, key=lambda pipe: rates[pipe])
-
-
-def _is_retyped(operator: Operator, form: NumberFormat) -> bool:
-    return form.is_quantised and operator.kind in MATRIX_KINDS and operator.dtype == form.traced
-
-
-def _retyped(operator: Operator, precision: str, form: NumberFormat) -> Operator:
+def _retyped(operator: Operator, form: NumberFormat) -> Operator:
     # Under int4 only products with weights change: they are expanded to half precision.
     weights_alone = form.operand == 1 and not operator.weight_b
     return replace(

@@ -139,15 +139,6 @@ class Program:
         """Bytes of all that is held at the moment of most."""
         return self.parameter_b + self.input_b + self.optimizer_b + self.peak_live_b
 
-    @property
-    def without_formula(self) -> Mapping[str, int]:
-        """Matrix operators whose operations are unknown, with their calls."""
-        names: dict[str, int] = {}
-        for operator in self.operators:
-            if not operator.has_formula:
-                names[operator.name] = names.get(operator.name, 0) + 1
-        return names
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramPhase:

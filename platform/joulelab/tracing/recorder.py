@@ -65,16 +65,14 @@ class ModulePath:
         """
         path = within_region(self._stack[-1])
         if not path and torch._C._current_graph_task_id() != -1:  # noqa: SLF001
-            return self._path_of(torch._C._current_autograd_node())  # noqa: SLF001
+            node: Any = torch._C._current_autograd_node()  # noqa: SLF001
+            variable = getattr(node, "variable", None)  # of a node that accumulates a gradient
+            if variable is not None:
+                return self._owners.get(id(variable), "")
+            return self._forward.get(node._sequence_nr(), "")  # noqa: SLF001
         if torch.is_grad_enabled():  # the first call with a new number is the one that drew it
             self._forward.setdefault(torch._C._autograd._get_sequence_nr() - 1, path)  # noqa: SLF001
         return path
-
-    def _path_of(self, node: Any) -> str:
-        variable = getattr(node, "variable", None)  # of a node that accumulates a gradient
-        if variable is not None:
-            return self._owners.get(id(variable), "")
-        return self._forward.get(node._sequence_nr(), "")  # noqa: SLF001
 
     def _enter(self, module: torch.nn.Module, _: object) -> None:
         if module not in self._paths:
@@ -129,7 +127,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             yield
 
     def _surroundings(self) -> tuple[AbstractContextManager[object], ...]:
-        """Return what is entered while it records."""
         return _no_garbage_collection(), gpu_choices()
 
     @classmethod
@@ -166,7 +163,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _unfused(
         self, func: torch._ops.OpOverload, args: Sequence[Any]
     ) -> Callable[..., object] | None:
-        """Return what a GPU runs in the place of a call that it has no kernel for."""
         return unfused_on_gpu(func, args)
 
     def _called(
@@ -176,7 +172,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: Mapping[str, Any],
         module: str,
     ) -> object:
-        """Make a call from ``module``, record it, and return its result."""
         result = _run(func, args, kwargs, module)
         self._record(Call(operator=func, args=args, kwargs=kwargs, result=result), module)
         return result

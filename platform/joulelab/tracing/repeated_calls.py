@@ -78,19 +78,14 @@ class RepeatedCalls:
         except (_NotFakeError, TypeError):  # such as a number that cannot be hashed
             return func(*args, **kwargs)
         if answer is not None:
-            return answer.again(_mode_of([*args, *kwargs.values()]))
+            mode: FakeTensorMode = tensors_in([*args, *kwargs.values()])[0].fake_mode  # type: ignore[attr-defined]
+            return answer.again(mode)
         result = func(*args, **kwargs)
         if key not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[key] = _answer(func, args, kwargs, result)
         return result
-
-
-def _mode_of(given: Sequence[Any]) -> FakeTensorMode:
-    """Return the fake mode of the tensors among what a call is given."""
-    mode: FakeTensorMode = tensors_in(given)[0].fake_mode  # type: ignore[attr-defined]
-    return mode
 
 
 def _is_plain(value: object) -> TypeIs[FakeTensor]:
@@ -112,7 +107,6 @@ def _view(
 def _key(
     func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[object, ...]:
-    """Return all that the result of a call depends on."""
     return (
         *(func, torch.is_inference_mode_enabled(), torch.get_default_dtype()),
         *map(_part, args),
@@ -144,15 +138,14 @@ def _answer(
         return None
     answer = _Answer(
         device=made[0].fake_device,
-        made=tuple(each if each is None else _made(each) for each in outputs),
+        made=tuple(
+            each if each is None else _Made(each.shape, each.stride(), each.dtype)
+            for each in outputs
+        ),
         container=type(result) if isinstance(result, list | tuple) else None,
     )
     sizes_b = [_size_b(each) for each in tensors_in(answer.again(made[0].fake_mode))]
     return answer if sizes_b == [_size_b(each) for each in made] else None
-
-
-def _made(tensor: torch.Tensor) -> _Made:
-    return _Made(tensor.shape, tensor.stride(), tensor.dtype)
 
 
 def _is_cacheable(

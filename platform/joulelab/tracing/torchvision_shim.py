@@ -41,7 +41,10 @@ def ensure_torchvision() -> torch.library.Library | None:
     package = find_spec("torchvision")
     if package is None or _loads_compiled_half(package):
         return None
-    return _declare_operators()
+    library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+    for schema in _SCHEMAS:
+        library.define(schema)  # type: ignore[no-untyped-call]
+    return library
 
 
 def _loads_compiled_half(package: ModuleSpec) -> bool:
@@ -53,13 +56,6 @@ def _loads_compiled_half(package: ModuleSpec) -> bool:
     except OSError:
         return False
     return True
-
-
-def _declare_operators() -> torch.library.Library:
-    library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-    for schema in _SCHEMAS:
-        library.define(schema)  # type: ignore[no-untyped-call]
-    return library
 
 
 _HARMLESS = {

@@ -54,20 +54,16 @@ def _matrix_flop(call: Call, shape: MatrixShape | None) -> int:
         if counted is not None:
             return counted
     elif call.name in GROUPED:
-        return _grouped_mm_flop(call)
+        # Groups share out the rows of a product, so their shapes are known only on average.
+        a, b = (call.argument(name).shape for name in ("self", "mat2"))
+        num_products = a[0] if len(a) == len(b) == 3 else 1  # else the groups share out one axis
+        return int(2 * num_products * a[-2] * a[-1] * b[-1])
     elif shape is not None:
         return 2 * shape.batch * shape.m * shape.n * shape.k
     registered = flop_registry.get(call.operator.overloadpacket)
     if registered is None:
         raise ConfigError(f"{call.operator} has no FLOP formula")
     return int(registered(*call.args, **call.kwargs, out_val=call.result))
-
-
-def _grouped_mm_flop(call: Call) -> int:
-    """Groups share out the rows of a product, so their shapes are known only on average."""
-    a, b = (call.argument(name).shape for name in ("self", "mat2"))
-    num_products = a[0] if len(a) == len(b) == 3 else 1  # else the groups share out one axis
-    return int(2 * num_products * a[-2] * a[-1] * b[-1])
 
 
 def _attention_flop(call: Call) -> int | None:
@@ -122,7 +118,8 @@ def matrix_shape(call: Call) -> MatrixShape | None:
     if call.name in _FACTORS:
         return _product(call)
     if call.name == _PACKED:
-        return _packed_product(call)
+        m, k = call.argument("self").shape  # weights are packed in tiles, whose shape says nothing
+        return MatrixShape(batch=1, m=m, n=call.written[0].shape[1], k=k)
     if call.name in GROUPED:
         return _grouped_product(call)
     if call.name in RECURRENT:
@@ -138,12 +135,6 @@ def _product(call: Call) -> MatrixShape:
         n=right[-1] if len(right) > 1 else 1,
         k=left[-1],
     )
-
-
-def _packed_product(call: Call) -> MatrixShape:
-    """Return the product with weights that are packed in tiles, whose shape says nothing."""
-    m, k = call.argument("self").shape
-    return MatrixShape(batch=1, m=m, n=call.written[0].shape[1], k=k)
 
 
 def _grouped_product(call: Call) -> MatrixShape:
@@ -192,7 +183,8 @@ def _convolution(call: Call) -> MatrixShape:
     if transposed:  # the weight is (input channels, output channels per group, *kernel)
         positions, n, k = image.shape[2:], second * prod(kernel), first // groups
     else:
-        positions, n, k = _output_positions(call), first // groups, second * prod(kernel)
+        output = call.argument("grad_output") if _is_gradient(call) else call.written[0]
+        positions, n, k = tuple(output.shape[2:]), first // groups, second * prod(kernel)
     num_products = sum(call.argument("output_mask")[:2]) if _is_gradient(call) else 1
     batch = groups * num_products
     return MatrixShape(
@@ -203,11 +195,6 @@ def _convolution(call: Call) -> MatrixShape:
         window=prod(kernel),
         pixels=prod(positions),
     )
-
-
-def _output_positions(call: Call) -> tuple[int, ...]:
-    output = call.argument("grad_output") if _is_gradient(call) else call.written[0]
-    return tuple(output.shape[2:])
 
 
 def _is_gradient(call: Call) -> bool:

@@ -70,7 +70,15 @@ class Bert(NetworkWorkload[BertSettings]):
 
     @override
     def programs(self, network: Any, device: Any) -> Programs:
-        inputs = self._inputs(network.config.vocab_size, device)
+        import torch
+
+        shape = (self.settings.batch, self.settings.tokens)
+        # The first eighth of the tokens are the question.
+        is_text = torch.arange(shape[1], device=device) >= shape[1] // QUESTION_SHARE
+        inputs = {
+            "input_ids": torch.randint(network.config.vocab_size, shape, device=device),
+            "token_type_ids": is_text.long().expand(shape).contiguous(),
+        }
         return {"forward": lambda: network(**inputs)}
 
     @override
@@ -82,14 +90,3 @@ class Bert(NetworkWorkload[BertSettings]):
         config = transformers.BertConfig(**CONFIGS[self.settings.model])
         auto = transformers.AutoModelForQuestionAnswering
         return hub.network_of(auto, config, self.settings, device, shape=_SHAPE)
-
-    def _inputs(self, vocabulary: int, device: Any) -> dict[str, Any]:
-        """Return random token ids, the first eighth of which are the question."""
-        import torch
-
-        shape = (self.settings.batch, self.settings.tokens)
-        is_text = torch.arange(shape[1], device=device) >= shape[1] // QUESTION_SHARE
-        return {
-            "input_ids": torch.randint(vocabulary, shape, device=device),
-            "token_type_ids": is_text.long().expand(shape).contiguous(),
-        }

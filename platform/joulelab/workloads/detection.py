@@ -113,20 +113,17 @@ class DetectionSettings(NetworkSettings):
         require_multiple("image_size", self.image_size, STRIDES[kind])
         require_fraction("confidence", self.confidence)
         if kind == "rt_detr":
-            self._require_places(DETECTORS[self.model].get("num_queries", _RT_DETR_QUERIES))
+            wanted = DETECTORS[self.model].get("num_queries", _RT_DETR_QUERIES)
+            if sum((self.image_size // stride) ** 2 for stride in _RT_DETR_STRIDES) < wanted:
+                raise ConfigError(
+                    f"image_size must give {self.model} at least {wanted} places to look at, "
+                    f"got {self.image_size}."
+                )
 
     @property
     def runs_by_ultralytics(self) -> bool:
         """Whether the network is one of ultralytics, licensed under the AGPL-3.0."""
         return self.model not in DETECTORS
-
-    def _require_places(self, wanted: int) -> None:
-        """RT-DETR starts from the best of the places on its three grids."""
-        if sum((self.image_size // stride) ** 2 for stride in _RT_DETR_STRIDES) < wanted:
-            raise ConfigError(
-                f"image_size must give {self.model} at least {wanted} places to look at, "
-                f"got {self.image_size}."
-            )
 
 
 class Detection(NetworkWorkload[DetectionSettings]):

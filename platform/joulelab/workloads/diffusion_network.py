@@ -127,7 +127,14 @@ class LatentDenoising(Denoising):
             generator.manual_seed(self._seed + index)
         text = self._known.text
         # Drawn alike for every precision: before 2.13, torch drew others in 16 bits on CPUs.
-        drawn = randn_tensor(self._shape, generator=self._generators, device=text.device)
+        samples = len(text) // 2 if self._settings.is_guided else len(text)
+        side = self._settings.image_size // self._settings.pipeline.pixels_per_latent
+        channels = self._unet.config.in_channels
+        drawn = randn_tensor(
+            (samples, channels, side, side),
+            generator=self._generators,
+            device=text.device,
+        )
         noise: torch.Tensor = drawn.to(text.dtype)
         return noise
 
@@ -151,13 +158,6 @@ class LatentDenoising(Denoising):
         if self.conditions is None:
             raise ConfigError("Denoising needs conditions: encode the prompts first.")
         return self.conditions
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        samples = len(self._known.text)
-        side = self._settings.image_size // self._settings.pipeline.pixels_per_latent
-        channels = self._unet.config.in_channels
-        return (samples // 2 if self._settings.is_guided else samples, channels, side, side)
 
 
 def images_of(

@@ -85,22 +85,18 @@ def parts_of(pipeline: Pipeline, settings: NetworkSettings, device: torch.device
     """
     dtype = storage_dtype(settings.precision)
     if settings.weights is None or active_fake_mode() is not None:
-        return _random_parts(pipeline, dtype, device)
+        with device, default_dtype(dtype), hub.unfilled():
+            encoders = _text_encoders(pipeline)
+            unet = UNet2DConditionModel(**pipeline.unet)  # type: ignore[no-untyped-call]
+        with device, default_dtype(decoder_dtype(pipeline, dtype)), hub.unfilled():
+            vae = AutoencoderKL(**pipeline.vae)  # type: ignore[no-untyped-call]
+        return Parts(unet=unet, vae=vae, text_encoders=encoders, schedule=pipeline.schedule)
     return _pretrained_parts(pipeline, settings.weights, dtype, device)
 
 
 def decoder_dtype(pipeline: Pipeline, dtype: torch.dtype) -> torch.dtype:
     """Return the decoder's format: that of an XL pipeline overflows in half precision."""
     return torch.float32 if pipeline.pooled_width and dtype == torch.float16 else dtype
-
-
-def _random_parts(pipeline: Pipeline, dtype: torch.dtype, device: torch.device) -> Parts:
-    with device, default_dtype(dtype), hub.unfilled():
-        encoders = _text_encoders(pipeline)
-        unet = UNet2DConditionModel(**pipeline.unet)  # type: ignore[no-untyped-call]
-    with device, default_dtype(decoder_dtype(pipeline, dtype)), hub.unfilled():
-        vae = AutoencoderKL(**pipeline.vae)  # type: ignore[no-untyped-call]
-    return Parts(unet=unet, vae=vae, text_encoders=encoders, schedule=pipeline.schedule)
 
 
 def _text_encoders(pipeline: Pipeline) -> tuple[torch.nn.Module, ...]:

@@ -78,7 +78,8 @@ class Generation:
         if self._settings.context_tokens is not None:
             cache = self._new_cache(self._settings.prompt_tokens)
         elif self._settings.compile:  # compiled code wants its cache at one address
-            cache = self._cleared()
+            self._cut(0)
+            cache = self.cache
         else:  # frees the old one first: there is room for one
             cache = self.cache = self._new_cache(self._settings.prompt_tokens)
         self._generate(self.network, self.prompt, cache, into=0)
@@ -126,12 +127,7 @@ class Generation:
             return StaticCache(config=config, max_cache_len=length)
         return DynamicCache(config=config)
 
-    def _cleared(self) -> Cache:
-        self._cut(0)
-        return self.cache
-
     def _cut(self, num_tokens: int) -> None:
-        """Make the cache forget all but the first ``num_tokens`` tokens."""
         for layer in self._layers:
             if isinstance(layer, StaticLayer):
                 layer.cumulative_length.fill_(num_tokens)

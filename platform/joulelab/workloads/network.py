@@ -265,7 +265,6 @@ class NetworkWorkload(TorchWorkload[Settings]):
         return replace(once, work=times * self.work(once.phase), count=times * once.count)
 
     def _stored(self, device: Any) -> Any:
-        """Build the network and store it in its precision."""
         from joulelab.workloads import accelerator, formats
 
         with accelerator.seeded(_SEED, device):

@@ -98,8 +98,8 @@ def traced_phase(
     )
 
 
-class TracedSteps(NamedTuple):
-    """Kernels and calls in Python of all steps together, and the most bytes held in one."""
+class TracedCalls(NamedTuple):
+    """Kernels of one call or of several together, calls in Python, and the most bytes held."""
 
     kernels: Kernels
     host_calls: int
@@ -113,17 +113,17 @@ def traced_steps(
     *,
     kernels: Callable[[Program], Kernels] = kernels_of,
     **options: Any,
-) -> TracedSteps:
+) -> TracedCalls:
     """Trace the first and the last of some steps, after ``skip`` of those in between."""
     if num_steps < 1:
-        return TracedSteps((), 0, 0.0)
+        return TracedCalls((), 0, 0.0)
     traced = [trace_counted(step(0), **options)]
     if num_steps > 1:
         skip(num_steps - 2)
         traced.append(trace_counted(step(num_steps - 1), **options))
     (first, calls), (last, last_calls) = traced[0], traced[-1]
     mean = averaged(kernels(first), kernels(last))
-    return TracedSteps(
+    return TracedCalls(
         kernels=repeated(mean, num_steps),
         host_calls=num_steps * ((calls + last_calls) // 2),
         held_b=max(program.held_b for program, _ in traced),

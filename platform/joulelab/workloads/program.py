@@ -49,7 +49,10 @@ class Program(Workload[Any]):
         self.call: Callable[[], object] | None = None
         """What is called; ``None`` unless it is prepared."""
         self._num_calls = 1
-        self._calls_work = self._work()
+        given = self.given_work
+        work = given(**self._knobs()) if callable(given) else given
+        require_positive("work", work)
+        self._calls_work = float(work)
 
     @property
     @override
@@ -120,12 +123,6 @@ class Program(Workload[Any]):
                 f"call, got {cost!r}."
             )
         return cost
-
-    def _work(self) -> float:
-        given = self.given_work
-        work = given(**self._knobs()) if callable(given) else given
-        require_positive("work", work)
-        return float(work)
 
     def _knobs(self) -> dict[str, KnobValue]:
         return asdict(self.settings)

@@ -91,7 +91,10 @@ def main() -> None:
     files = files_of(weights)
     if sum(each.stat().st_size for each in files) <= _MOST_SHARE * _free_b():
         for each in files:
-            _read(each)
+            buffer = bytearray(_CHUNK_B)
+            with suppress(OSError), each.open("rb", buffering=0) as file:
+                while file.readinto(buffer):
+                    pass
 
 
 def files_of(weights: str) -> Sequence[Path]:
@@ -109,10 +112,3 @@ def _free_b() -> float:
         if line.startswith("MemAvailable:"):
             return 1024.0 * int(line.split()[1])
     return 0.0
-
-
-def _read(path: Path) -> None:
-    buffer = bytearray(_CHUNK_B)
-    with suppress(OSError), path.open("rb", buffering=0) as file:
-        while file.readinto(buffer):
-            pass

@@ -47,7 +47,6 @@ class Sums:
 
 
 def _instant() -> Any:
-    """Return this instant on the GPU, or of the host without one."""
     import torch
 
     if not torch.cuda.is_available():

@@ -3,31 +3,22 @@
 import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from joulelab.core.cost import KernelCost
 from joulelab.tracing.gpu_choices import replaced
 from joulelab.tracing.kernels import kernels_of
 from joulelab.tracing.trace import fake_tensors
-from joulelab.workloads.network_cost import trace_counted
+from joulelab.workloads.network_cost import TracedCalls, trace_counted
 
 Call = Callable[[], object]
 
 
-class TracedCall(NamedTuple):
-    """Kernels of a call, calls in Python around them, and the most bytes held."""
-
-    kernels: tuple[KernelCost, ...]
-    host_calls: int
-    held_b: float
-
-
 def traced_call(
     make: Callable[[], Call], close: Callable[[], None], *, makes_tensors: bool
-) -> TracedCall:
+) -> TracedCalls:
     """Trace the second call of what ``make`` returns; the first makes what lasts between calls.
 
     Args:
@@ -45,7 +36,7 @@ def traced_call(
     return _second_call(make, close)
 
 
-def _second_call(make: Callable[[], Call], close: Callable[[], None]) -> TracedCall:
+def _second_call(make: Callable[[], Call], close: Callable[[], None]) -> TracedCalls:
     with ExitStack() as stack:
         stack.callback(close)
         stack.enter_context(_optimizers_of_gpu())
@@ -57,7 +48,7 @@ def _second_call(make: Callable[[], Call], close: Callable[[], None]) -> TracedC
             tf32_matmul=torch.get_float32_matmul_precision() != "highest",
             tf32_conv=torch.backends.cudnn.allow_tf32,
         )
-    return TracedCall(kernels_of(program), host_calls, program.held_b)
+    return TracedCalls(kernels_of(program), host_calls, program.held_b)
 
 
 @contextmanager

@@ -78,7 +78,8 @@ class Recognition:
         self.cache = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
         self.texts = self._start
         # The beams of a recording start alike: all but the first are out of the running.
-        self._scores = torch.where(self._is_first_beam(), 0.0, -torch.inf)
+        texts = torch.arange(self.num_texts, device=self.network.device)
+        self._scores = torch.where(texts % self._beams == 0, 0.0, -torch.inf)
         self._extend(self._start)
 
     def step(self) -> None:
@@ -120,10 +121,6 @@ class Recognition:
         self.cache.reorder_cache(parents)
         tokens = (index % vocabulary).reshape(-1, 1)
         self.texts = torch.cat((self.texts.index_select(0, parents), tokens), dim=1)
-
-    def _is_first_beam(self) -> torch.Tensor:
-        texts = torch.arange(self.num_texts, device=self.network.device)
-        return texts % self._beams == 0
 
 
 def _features(network: Any, batch: int, window_s: float) -> torch.Tensor:

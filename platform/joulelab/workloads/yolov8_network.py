@@ -69,20 +69,15 @@ def _network(model: str, settings: NetworkSettings, device: torch.device) -> Any
     if settings.weights is None:
         network = _library()[0](f"{model}.yaml", nc=_NUM_CLASSES, verbose=False)
     else:
-        network = _pretrained(model, settings.weights)
+        from ultralytics.nn.tasks import load_checkpoint
+
+        network = load_checkpoint(str(require_file(settings.weights)))[0]
+        found = str(getattr(network, "yaml_file", "") or network.yaml.get("yaml_file", ""))
+        if model not in found:
+            raise ConfigError(
+                f"weights must be of the geometry that model names, {model}, but "
+                f"{settings.weights!r} is of {found or 'another'}."
+            )
     network.to(device, storage_dtype(settings.precision))
     network.train(mode=False)
-    return network
-
-
-def _pretrained(model: str, weights: str) -> Any:
-    from ultralytics.nn.tasks import load_checkpoint
-
-    network = load_checkpoint(str(require_file(weights)))[0]
-    found = str(getattr(network, "yaml_file", "") or network.yaml.get("yaml_file", ""))
-    if model not in found:
-        raise ConfigError(
-            f"weights must be of the geometry that model names, {model}, but {weights!r} is of "
-            f"{found or 'another'}."
-        )
     return network

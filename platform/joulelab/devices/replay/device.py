@@ -40,23 +40,18 @@ def read_recording(store: str | None) -> tuple[Board, ...]:
         )
     path = Path(store)
     if path.is_dir():
-        return _read_folder(path)
+        try:
+            return read_results(path)  # lines of another shape are refused, not guessed at
+        except JouleLabError:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"{path} holds a line that is no measurement ({type(error).__name__}: {error}); "
+                f"set it aside with `joulelab repair {path}`."
+            ) from error
     if path.is_file():
         return read_sweep_table(path)
     raise ConfigError(f"store must be a results folder or a CSV file, but {store} does not exist.")
-
-
-def _read_folder(folder: Path) -> tuple[Board, ...]:
-    """Read a results folder; lines of another shape than ours are refused, not guessed at."""
-    try:
-        return read_results(folder)
-    except JouleLabError:
-        raise
-    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{folder} holds a line that is no measurement ({type(error).__name__}: {error}); set "
-            f"it aside with `joulelab repair {folder}`."
-        ) from error
 
 
 _Turns = defaultdict[tuple[str, OperatingPoint], int]

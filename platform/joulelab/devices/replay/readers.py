@@ -182,7 +182,12 @@ def _board_of_rows(path: Path, gpu: str, rows: list[tuple[int, _Row]]) -> Board:
         takes[row["app"]][point].append(
             Take(duration_s=time_s, work=1.0, energy_j=energy_j, recording=f"{path.name}:{line}")
         )
-        states[point] = _state_of_row(path, line, row, clock_mhz)
+        known = row.get("mem_clock_mhz")
+        states[point] = DeviceState(
+            sm_clock_mhz=clock_mhz,
+            mem_clock_mhz=round(_positive(path, line, row, "mem_clock_mhz")) if known else None,
+            temperature_c=None,
+        )
         if row.get("idle_power_w"):
             idle_power_w[point] = _positive(path, line, row, "idle_power_w")
     highest = max(states, key=_clock_mhz)
@@ -206,15 +211,6 @@ def _program(app: str, by_point: dict[OperatingPoint, list[Take]]) -> Program:
     takes = {("run", point): tuple(of_point) for point, of_point in by_point.items()}
     takes["run", OperatingPoint()] = takes["run", max(by_point, key=_clock_mhz)]
     return Program(workload="recorded", knobs=(("app", app),), takes=takes)
-
-
-def _state_of_row(path: Path, line: int, row: _Row, clock_mhz: int) -> DeviceState:
-    known = row.get("mem_clock_mhz")
-    return DeviceState(
-        sm_clock_mhz=clock_mhz,
-        mem_clock_mhz=round(_positive(path, line, row, "mem_clock_mhz")) if known else None,
-        temperature_c=None,
-    )
 
 
 def _positive(path: Path, line: int, row: _Row, name: str) -> float:

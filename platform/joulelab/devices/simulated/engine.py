@@ -75,11 +75,6 @@ class Engine:
         """Die temperature."""
         return self._ambient_c + sum(self._nodes_k)
 
-    @property
-    def resting(self) -> bool:
-        """Whether the board rests at its low clock."""
-        return self.governor.resting
-
     def adopt(self, settings: Settings, *, at_once: bool = False) -> None:
         """Take over what another process, or this one, wrote to the driver's state."""
         self.faults = settings.faults
@@ -126,7 +121,13 @@ class Engine:
 
     def _control(self) -> None:
         holding = tuple(fault for fault in self.faults if fault.holds(self.time_s))
-        self._feel(holding)
+        self._ambient_c = self.spec.thermal.ambient_c
+        self._foreign_w = 0.0
+        for fault in holding:
+            if fault.kind == "throttle" and fault.ambient_c is not None:
+                self._ambient_c = fault.ambient_c
+            if fault.kind == "foreign_process":
+                self._foreign_w += fault.power_w
         mem_mhz = self.governor.mem_clock_mhz
         wait_s = self.governor.control(
             self.time_s,
@@ -145,15 +146,6 @@ class Engine:
         if due_s is not None:
             self._control_s = min(self._control_s, max(due_s, self.time_s + 1e-4))
         self._move_to_point()
-
-    def _feel(self, faults: tuple[Fault, ...]) -> None:
-        self._ambient_c = self.spec.thermal.ambient_c
-        self._foreign_w = 0.0
-        for fault in faults:
-            if fault.kind == "throttle" and fault.ambient_c is not None:
-                self._ambient_c = fault.ambient_c
-            if fault.kind == "foreign_process":
-                self._foreign_w += fault.power_w
 
     def _mean_shown_w(self) -> float:
         true_w = self.history.power_w(self.time_s, _LOOK_BACK_S)
@@ -189,7 +181,12 @@ class Engine:
         step_s = stop_s - self.time_s
         energy_j += target_w * step_s
         self._warm(energy_j / step_s, step_s)
-        self._tally(step_s)
+        if self._idle_since_s is None:
+            self.work += step_s / self._point.duration_s
+        if self._is_capped:
+            self.power_cap_s += step_s
+        if self._is_hot:
+            self.thermal_s += step_s
         self.time_s = stop_s
         self.history.append(self.time_s, energy_j, self._point.memory_w * step_s)
 
@@ -199,14 +196,6 @@ class Engine:
             steady_k = thermal.resistance_k_per_w[node] * power_w
             above_k = self._nodes_k[node] - steady_k
             self._nodes_k[node] = steady_k + above_k * exp(-step_s / tau_s)
-
-    def _tally(self, step_s: float) -> None:
-        if self._idle_since_s is None:
-            self.work += step_s / self._point.duration_s
-        if self._is_capped:
-            self.power_cap_s += step_s
-        if self._is_hot:
-            self.thermal_s += step_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,10 +78,7 @@ class Fault:
 
     @classmethod
     def parse(cls, line: str) -> "Fault":
-        """Read a fault from its line.
-
-        Raises ConfigError if the line names no known fault or setting.
-        """
+        """Read a fault from its line; ConfigError if the line names no known fault or setting."""
         kind, *settings = line.split()
         known = {f.name: f for f in fields(cls)[1:]}
         values: dict[str, object] = {}

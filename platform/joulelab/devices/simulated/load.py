@@ -87,11 +87,16 @@ class Load:
             _require_pipe(spec, kernel)
         self._spec, self._processor = spec, _processor(spec, phase)
         self._is_mixed = len(phase.kernels) > 1
-        program = _program(phase)
+        program = Program(
+            operators=tuple(_operator(kernel) for kernel in phase.kernels),
+            parameter_b=phase.parameter_b or np.inf,
+        )
         table = tabulate(program, unfused(program))
         costs = group_costs(table, self._processor, phase.num_devices)
         costs = self._with_rereads(costs, table.sequence, phase.kernels)
-        self._costs = replace(costs, fixed_s=costs.fixed_s + _gap_s(spec, phase))
+        in_graphs = f"{SECTION}.timing.kernel_overhead_s" in spec.figures
+        gap_s = EAGER_GAP_S if in_graphs and not phase.num_graphs else 0.0  # lacking in graphs
+        self._costs = replace(costs, fixed_s=costs.fixed_s + gap_s)
         self._sequence = table.sequence
         self._waits_s = np.array([STEP_S * kernel.steps for kernel in phase.kernels])
         self._is_norm = np.array([kernel.name == "norm" for kernel in phase.kernels])
@@ -192,12 +197,6 @@ def _waits_s(kernels: Iterable[KernelCost]) -> float:
     return STEP_S * sum(kernel.count * kernel.steps for kernel in kernels)
 
 
-def _gap_s(spec: GpuSpec, phase: PhaseCost) -> float:
-    """Return the gap of a queue, where overheads were measured in graphs and lack it."""
-    in_graphs = f"{SECTION}.timing.kernel_overhead_s" in spec.figures
-    return EAGER_GAP_S if in_graphs and not phase.num_graphs else 0.0
-
-
 _MOST_KNOWN = 64
 _KNOWN: dict[int, tuple[GpuSpec, Processor]] = {}
 """By the identity of a GPU, which has no hash and stays here, so that no other one takes it."""
@@ -256,13 +255,6 @@ def _require_pipe(spec: GpuSpec, kernel: KernelCost) -> None:
             f"Kernel {kernel.name!r} needs {kernel.pipe}, which {spec.product_names[0]} lacks; "
             f"it has {', '.join(spec.flop_per_clock_per_sm)}."
         )
-
-
-def _program(phase: PhaseCost) -> Program:
-    return Program(
-        operators=tuple(_operator(kernel) for kernel in phase.kernels),
-        parameter_b=phase.parameter_b or np.inf,
-    )
 
 
 def _operator(kernel: KernelCost) -> Operator:

@@ -260,7 +260,19 @@ class DriverStore:
     def _make(self, uuid: str, spec: GpuSpec, index: int, seed: int, restricted: bool) -> None:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{uuid}.", dir=self.root))
-        for name, text in _static(spec, index, seed, restricted).items():
+        limits_w = (*spec.power_limits_w, spec.default_power_limit_w)
+        static = {
+            "name": spec.product_names[0],
+            "catalogue": spec.key,
+            "index": str(index),
+            "seed": str(seed),
+            "driver_version": DRIVER_VERSION,
+            "sm_clocks_mhz": _words(spec.sm_clocks_mhz),
+            "mem_clocks_mhz": _words(spec.mem_clocks_mhz),
+            "power_limit_range_mw": _words(round(limit_w * 1000) for limit_w in limits_w),
+            **({"restricted": "1"} if restricted else {}),
+        }
+        for name, text in static.items():
             (draft / name).write_text(text + "\n", encoding="ascii")
         try:
             draft.rename(self.root / uuid)
@@ -269,21 +281,6 @@ class DriverStore:
                 raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-
-
-def _static(spec: GpuSpec, index: int, seed: int, restricted: bool) -> dict[str, str]:
-    limits_w = (*spec.power_limits_w, spec.default_power_limit_w)
-    return {
-        "name": spec.product_names[0],
-        "catalogue": spec.key,
-        "index": str(index),
-        "seed": str(seed),
-        "driver_version": DRIVER_VERSION,
-        "sm_clocks_mhz": _words(spec.sm_clocks_mhz),
-        "mem_clocks_mhz": _words(spec.mem_clocks_mhz),
-        "power_limit_range_mw": _words(round(limit_w * 1000) for limit_w in limits_w),
-        **({"restricted": "1"} if restricted else {}),
-    }
 
 
 def _words(values: Iterable[int]) -> str:

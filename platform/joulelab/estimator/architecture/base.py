@@ -95,7 +95,15 @@ def summed(*groups: Iterable[Event]) -> tuple[Event, ...]:
                 f"{event.path!r} counts {same[0].unit} in one group and {event.unit} in another."
             )
         same.append(event)
-    return tuple(_sum(events) for events in totals.values())
+    return tuple(
+        replace(
+            events[0],
+            count=fsum(event.count for event in events),
+            energy_j=fsum(event.energy_j for event in events),
+            raw_j=fsum(event.raw_j for event in events),
+        )
+        for events in totals.values()
+    )
 
 
 def scaled(events: Iterable[Event], factor: float) -> tuple[Event, ...]:
@@ -111,15 +119,6 @@ def scaled(events: Iterable[Event], factor: float) -> tuple[Event, ...]:
     )
 
 
-def _sum(events: Sequence[Event]) -> Event:
-    return replace(
-        events[0],
-        count=fsum(event.count for event in events),
-        energy_j=fsum(event.energy_j for event in events),
-        raw_j=fsum(event.raw_j for event in events),
-    )
-
-
 def _merge(same: Sequence[RawEvent]) -> RawEvent:
     count = fsum(event.count for event in same)
     raw_j = fsum(event.raw_j for event in same)
@@ -131,7 +130,10 @@ def _shares(component: Component, raw: Sequence[RawEvent], energy_j: float) -> l
         raise ConfigError(f"{component}_j must be finite and not negative, got {energy_j}.")
     total_j = fsum(event.raw_j for event in raw)
     if total_j > 0:
-        shares_j = _settled([event.raw_j / total_j * energy_j for event in raw], energy_j)
+        shares_j = [event.raw_j / total_j * energy_j for event in raw]
+        largest = max(range(len(shares_j)), key=shares_j.__getitem__)
+        # What rounding left over changes the largest share least.
+        shares_j[largest] = max(0.0, shares_j[largest] + (energy_j - fsum(shares_j)))
     else:
         shares_j = [0.0] * len(raw)
     pairs = list(zip(raw, shares_j, strict=True))
@@ -141,10 +143,3 @@ def _shares(component: Component, raw: Sequence[RawEvent], energy_j: float) -> l
         Event(path=one.path, count=one.count, unit=one.unit, energy_j=share_j, raw_j=one.raw_j)
         for one, share_j in pairs
     ]
-
-
-def _settled(shares_j: list[float], energy_j: float) -> list[float]:
-    """Add what rounding left over to the largest share, where it changes least."""
-    largest = max(range(len(shares_j)), key=shares_j.__getitem__)
-    shares_j[largest] = max(0.0, shares_j[largest] + (energy_j - fsum(shares_j)))
-    return shares_j

@@ -262,21 +262,15 @@ def _operands(issued: Instructions, work: GroupWork, processor: Processor) -> It
     for name, default_b in (("L2", 1024 * 1024), ("L3", 32 * 1024 * 1024)):
         if name != processor.last_cache.name and level_named(processor, name) is not None:
             byte_j = near_byte_j(processor, name, core_share_b(processor, name, default_b))
-            read_b, written_b = near_cache_b(name, work, processor)
+            written_b = work.stream_b * work.written_share
+            read_b = work.stream_b - written_b
+            for product in work.products:
+                blocks = blocking(product, processor)
+                columns = blocks.columns if name == "L2" else blocks.n
+                read_b += product.upright.fetched_elements(blocks.m, columns) * product.operand_b
+                written_b += blocks.result_b(product)
             yield RawEvent(f"compute/{name}/read", read_b, "bytes", byte_j)
             yield RawEvent(f"compute/{name}/write", written_b, "bytes", byte_j)
-
-
-def near_cache_b(name: str, work: GroupWork, processor: Processor) -> tuple[float, float]:
-    """Return the bytes read from and written to L2 or L3: blocks of products, and streams."""
-    written_b = work.stream_b * work.written_share
-    read_b = work.stream_b - written_b
-    for product in work.products:
-        blocks = blocking(product, processor)
-        columns = blocks.columns if name == "L2" else blocks.n
-        read_b += product.upright.fetched_elements(blocks.m, columns) * product.operand_b
-        written_b += blocks.result_b(product)
-    return read_b, written_b
 
 
 def _coherence(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:

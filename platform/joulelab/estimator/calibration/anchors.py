@@ -252,7 +252,6 @@ class Pricing:
 
 
 def _host_s(processor: Processor, anchor: Anchor) -> float:
-    """Return the time of what the device does not set."""
     if anchor.mode != "eager":
         return anchor.time_s
     calls = anchor.kinds or {anchor.kind: 1}

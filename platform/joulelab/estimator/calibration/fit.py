@@ -109,7 +109,6 @@ def calibrate(processor: Processor, anchors: Sequence[Anchor]) -> Calibration:
 def _fit(
     current: Processor, before: Processor, anchors: list[Anchor], stage: Stage, pricing: Pricing
 ) -> Processor:
-    """Return ``current`` with the scalars of ``stage`` fitted to ``anchors``."""
     names = stage.parameters
     limits = np.log([bounds_of(before, name) for name in names]).T
     present = np.log([max(value_of(current, name), _TINY) for name in names])
@@ -153,7 +152,6 @@ def _in_modules(processor: Processor, chains: list[Anchor]) -> Processor:
 
 
 def _change(before: Processor, after: Processor, planned: Sequence[Stage]) -> float:
-    """Return the largest change of a fitted scalar's logarithm."""
     names = [name for stage in planned for name in stage.parameters]
     return max(
         abs(log(value_of(after, name) / max(value_of(before, name), _TINY))) for name in names

@@ -44,15 +44,13 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostSpeed:
-    """What calls take on an undisturbed core, as in a ``Round``, and how often it was not.
+class HostSpeed(Round):
+    """What calls take on an undisturbed core, and how often it was not.
 
     Attributes:
         disturbed: Share of rounds in which other work slowed the core.
     """
 
-    pace_s: float
-    call_s: Mapping[str, float]
     disturbed: float
 
 

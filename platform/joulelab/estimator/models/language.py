@@ -230,7 +230,12 @@ class SpeechModel(Model):
 
     @override
     def trace(self, request: Request) -> Traced:
-        new_tokens = self._new_tokens(request)
+        longest = int(self.config.max_target_positions) - START_TOKENS
+        new_tokens = int(str(request.knobs["new_tokens"]))
+        if request.training:
+            raise ConfigError(f"No training step of {self.title} is traced: only its inference is.")
+        if not 1 <= new_tokens <= longest:
+            raise ConfigError(f"new_tokens must be 1 to {longest}, got {new_tokens}.")
         dtype = getattr(torch, request.dtype)
         with fake_run(self.title):
             network = fake_network(self.build, dtype)
@@ -248,15 +253,6 @@ class SpeechModel(Model):
             for phase, (program, count) in programs.items()
         )
         return Traced(phases=phases, inputs=shapes_of({"audio features": features}))
-
-    def _new_tokens(self, request: Request) -> int:
-        longest = int(self.config.max_target_positions) - START_TOKENS
-        new_tokens = int(str(request.knobs["new_tokens"]))
-        if request.training:
-            raise ConfigError(f"No training step of {self.title} is traced: only its inference is.")
-        if not 1 <= new_tokens <= longest:
-            raise ConfigError(f"new_tokens must be 1 to {longest}, got {new_tokens}.")
-        return new_tokens
 
     def _features(self, batch: int, dtype: torch.dtype) -> torch.Tensor:
         # Two frames of features per position of the encoder, whose first layers halve them.

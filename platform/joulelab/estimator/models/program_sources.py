@@ -58,7 +58,11 @@ class FileSource(Source):
 
     @override
     def find(self, name: str) -> Model:
-        path, class_name, function = _parts(name)
+        stem, _, rest = name.partition(".py:")
+        path = Path(f"{stem}.py").expanduser()
+        if not path.is_file():
+            raise ConfigError(f"There is no file {path}.")
+        class_name, _, function = rest.partition(":")
         ensure_torchvision()
         module = executed(path)
         network_type = _member(module, class_name, path)
@@ -85,15 +89,6 @@ def _uncompiled() -> Generator[None]:
     with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):
         warnings.filterwarnings("ignore", ".*global hooks on modules")  # those of the tracer
         yield
-
-
-def _parts(name: str) -> tuple[Path, str, str]:
-    stem, _, rest = name.partition(".py:")
-    path = Path(f"{stem}.py").expanduser()
-    if not path.is_file():
-        raise ConfigError(f"There is no file {path}.")
-    class_name, _, function = rest.partition(":")
-    return path, class_name, function
 
 
 def _member(module: ModuleType, name: str, path: Path) -> Any:
@@ -150,7 +145,6 @@ def _call(network: Any, inputs: Inputs) -> object:
 
 
 def _plain_arguments(network_type: type[torch.nn.Module]) -> Knobs:
-    """Return the constructor's arguments that have a plain default."""
     knobs: dict[str, KnobValue] = {}
     for name, parameter in inspect.signature(network_type).parameters.items():
         default = parameter.default
@@ -214,7 +208,13 @@ class WorkloadModel(Model):
     def trace(self, request: Request) -> Traced:
         if request.training:
             raise ConfigError(f"The workload {self.name} has no training step.")
-        workload = self.workload_type.from_knobs({**request.knobs, **self._chosen(request)})
+        precision = request.precision or _PRECISIONS.get(request.dtype)
+        choices = {"batch": request.batch, "precision": precision}
+        known = {field.name for field in fields(self.workload_type.settings_type)}
+        if "batch" not in known and request.batch != 1:
+            raise ConfigError(f"The workload {self.name} has no batch; ask for batch 1.")
+        chosen = {knob: value for knob, value in choices.items() if knob in known}
+        workload = self.workload_type.from_knobs({**request.knobs, **chosen})
         if isinstance(workload, LanguageWorkload):
             from joulelab.estimator.models.language import trace_language
 
@@ -226,14 +226,6 @@ class WorkloadModel(Model):
             raise ConfigError(f"The workload {self.name} computes nothing that can be estimated.")
         phases = tuple(_phase(phase, cost.resident_b, request.precision) for phase in cost.phases)
         return Traced(phases=phases, inputs={})
-
-    def _chosen(self, request: Request) -> Mapping[str, Any]:
-        precision = request.precision or _PRECISIONS.get(request.dtype)
-        choices = {"batch": request.batch, "precision": precision}
-        known = {field.name for field in fields(self.workload_type.settings_type)}
-        if "batch" not in known and request.batch != 1:
-            raise ConfigError(f"The workload {self.name} has no batch; ask for batch 1.")
-        return {knob: value for knob, value in choices.items() if knob in known}
 
 
 def _phase(phase: PhaseCost, resident_b: float, precision: str) -> ProgramPhase:

@@ -224,7 +224,6 @@ def _found(name: str, version: object) -> Model:
 
 
 def _complete(model: Model, asked: _Asked) -> dict[str, KnobValue]:
-    """Return all knobs of ``model``, those that were asked for replaced."""
     known = dict(model.knobs)
     for knob, value in asked.options:
         if knob not in known:

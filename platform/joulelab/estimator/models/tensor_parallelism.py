@@ -113,7 +113,10 @@ def _cut(program: Program, plan: _Plan, num_devices: int, cut_weight_b: float) -
     shared = tuple(_share(operator, style, num_devices) for operator, style in pairs)
     summed = with_sums(
         replace(program, operators=shared),
-        [_is_summed(operator, style) for operator, style in pairs],
+        [
+            style == "summed" or (style == "rowwise" and operator.kind == "gemm")
+            for operator, style in pairs
+        ],
     )
     kept = 1 - 1 / num_devices
     return replace(
@@ -152,10 +155,6 @@ def _cut_weight_b(operators: Sequence[Operator], plan: _Plan) -> float:
         for operator, style in zip(operators, styles, strict=True)
         if style in _CUT
     )
-
-
-def _is_summed(operator: Operator, style: str) -> bool:
-    return style == "summed" or (style == "rowwise" and operator.kind == "gemm")
 
 
 def _share(operator: Operator, style: str, num_devices: int) -> Operator:

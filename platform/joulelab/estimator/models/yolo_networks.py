@@ -181,7 +181,10 @@ class Yolo(nn.Module):
     def __init__(self, name: str) -> None:
         super().__init__()
         scale, is_v5 = SCALES[name], name.startswith("yolov5")
-        w = [_width(full, scale) for full in (64, 128, 256, 512, 1024)]
+        w = [
+            -(-int(min(full, scale.widest) * scale.width) // 8) * 8
+            for full in (64, 128, 256, 512, 1024)
+        ]
         stage: Callable[..., nn.Module] = _C3 if is_v5 else _C2f
         repeats = [max(round(n * scale.depth), 1) for n in (3, 6, 9 if is_v5 else 6, 3)]
         few = repeats[0]
@@ -222,7 +225,3 @@ class Yolo(nn.Module):
         last = self.up_path[1](torch.cat((self.shrink[1](half), coarse), 1))
         found: torch.Tensor = self.detect((fine, half, last))
         return found
-
-
-def _width(full: int, scale: Scale) -> int:
-    return -(-int(min(full, scale.widest) * scale.width) // 8) * 8

@@ -105,7 +105,6 @@ def phase_estimate(result: PhaseRun, *, events: bool) -> PhaseEstimate:
 
 
 def _at_peak_s(groups: Sequence[GroupEstimate], processor: Processor) -> tuple[float, float]:
-    """Return the time that operations and bytes of main memory take at peak rates."""
     memory_b = sum(group.moved_b.get(processor.memory.name, 0.0) for group in groups)
     units_s = sum(
         flop / processor.peak_flop_per_s(pipe) for one in groups for pipe, flop in one.flop.items()
@@ -114,8 +113,6 @@ def _at_peak_s(groups: Sequence[GroupEstimate], processor: Processor) -> tuple[f
 
 
 class _Groups:
-    """The groups of a phase at one point."""
-
     def __init__(self, result: PhaseRun) -> None:
         self._result, self._where = result, result.where
         self._runs = result.plan.phase.count
@@ -179,12 +176,14 @@ class _Groups:
     def _work(
         self, members: Sequence[Operator], row: int, group: GroupEstimate, wait_s: float
     ) -> GroupWork:
-        """Return what one device did of ``group``."""
         table, share, runs = self._result.plan.table, 1 / self._where.num_devices, self._runs
         settled = self._result.settled
         core_s, memory_s = float(settled.core_s[0, row]), float(settled.memory_s[0, row])
         needed_s = core_s + memory_s
         processor = self._where.processor
+        costs, device_s = self._result.costs, self._result.settled.device_s[0, row]
+        fixed_s = costs.fixed_s[row]
+        busy_s = costs.fill[row] * (device_s - fixed_s) + FIXED_SHARE * fixed_s
         return GroupWork(
             kind=members[main_operator(members)].kind,
             operators=tuple(replace(one, pipe=pipe_on(one, processor)) for one in members),
@@ -198,16 +197,9 @@ class _Groups:
             clock_mhz=group.clock_mhz,
             waiting_mhz=float(settled.waiting_mhz[0, row]),
             energy=group.energy.times(share),
-            busy=self._busy_share(row),
+            busy=float(costs.activity[row] * busy_s / device_s),
             core_share=core_s / needed_s if needed_s > 0 else 0.0,
         )
-
-    def _busy_share(self, row: int) -> float:
-        """Return the share of the units' time on the device in which they are busy and active."""
-        costs, device_s = self._result.costs, self._result.settled.device_s[0, row]
-        fixed_s = costs.fixed_s[row]
-        busy_s = costs.fill[row] * (device_s - fixed_s) + FIXED_SHARE * fixed_s
-        return float(costs.activity[row] * busy_s / device_s)
 
     def _events(
         self, members: Sequence[Operator], row: int, group: GroupEstimate, wait_s: float

@@ -158,7 +158,6 @@ def _moved_weight_b(table: WorkTable) -> Array:
 
 
 def _filled(length: Array) -> Array:
-    """Return the share of tiles that ``length`` fills."""
     filled: Array = length / (_TILE * np.ceil(length / _TILE))
     return filled
 

@@ -152,7 +152,13 @@ def totals(
     found = runs(model, processors, mode=mode, points=points, num_devices=num_devices)
     for index, of_phases in enumerate(found):
         for place, one in enumerate(of_phases):
-            columns[:, index, :, place] = _columns(one, num_devices)
+            executions = one.plan.phase.count
+            columns[:, index, :, place] = (
+                one.latency_s * executions,
+                one.energy_j * executions * num_devices,
+                one.roofline_s * executions,
+                np.minimum(one.settled.power_w.max(axis=-1), one.where.cap_w),
+            )
     return Totals(
         phases=tuple(phase.phase for phase in model.phases),
         latency_s=columns[0],
@@ -179,16 +185,6 @@ def runs(
         if kind not in plans:
             plans[kind] = plan(model, *kind)
         yield tuple(run(one, where) for one in plans[kind])
-
-
-def _columns(result: PhaseRun, num_devices: int) -> tuple[Array, Array, Array, Array]:
-    executions = result.plan.phase.count
-    return (
-        result.latency_s * executions,
-        result.energy_j * executions * num_devices,
-        result.roofline_s * executions,
-        np.minimum(result.settled.power_w.max(axis=-1), result.where.cap_w),
-    )
 
 
 def _conditions(
@@ -223,7 +219,6 @@ def _zeros_j(plans: Iterable[Plan], where: Conditions) -> float:
 
 
 def _without_formula(model: TracedModel) -> Mapping[str, float]:
-    """Return operators without cost formula with their share of all bytes."""
     missing: dict[str, float] = {}
     total_b = 0.0
     for phase in model.phases:

@@ -90,7 +90,6 @@ def cpu_kernels(operator: Operator, found: str) -> float:
 
 
 def _persistent(operator: Operator, found: str) -> _Persistent | None:
-    """Return the kernel of all steps that ``operator`` runs, if it does."""
     shape = operator.shape
     if found != RECURRENT or shape is None or shape.n > shape.gates * _PERSISTENT_CELLS:
         return None

@@ -126,7 +126,6 @@ def _entered(modules: Sequence[str]) -> Array:
 
 
 def _levels(before: Sequence[str], path: Sequence[str]) -> int:
-    """Return how many levels of ``path`` are not those of ``before``."""
     shared = takewhile(lambda pair: pair[0] == pair[1], zip(before, path, strict=False))
     return len(path) - sum(1 for _ in shared)
 
