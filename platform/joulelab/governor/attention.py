@@ -27,7 +27,7 @@ class Looking:
         """Whether a look can be cheaper than others."""
         self.are_brief = self.were_brief = False
         self.note = ""
-        """Why looks are taken half as often as when that was last said; empty if they are not."""
+        """Why looks are less often than when that was last said; empty if they are not."""
         self._least_s = self._noted_s = period_s
         self._budget = budget
         self._since_s = now_s
