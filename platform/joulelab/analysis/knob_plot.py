@@ -105,7 +105,7 @@ def draw_panel(axes: Axes, phase: KnobPhase, panel: Panel) -> None:
         for curve in curves.values()
         for place in joined(axes, [(dot.x, dot.y) for dot in curve])
     ]
-    write_labels(axes, labels, bars + lines, written)
+    write_labels(axes, labels, bars + lines, written=written)
 
 
 def _place(

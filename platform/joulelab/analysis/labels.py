@@ -39,20 +39,26 @@ class Label:
 
 
 def write_labels(
-    axes: Axes, labels: Sequence[Label], dots: Sequence[Place], written: Sequence[Bbox] = ()
+    axes: Axes,
+    labels: Sequence[Label],
+    dots: Sequence[Place],
+    *,
+    written: Sequence[Bbox] = (),
+    ringed: Sequence[Place] = (),
 ) -> None:
     """Write ``labels``, the first with the free choice, each where it covers the fewest ``dots``.
 
     The axes' limits are set already; dots are in data. Other names were ``written`` there before.
+    A name must not seem to be that of a ``ringed`` dot, which has none.
     """
     point = 72 / axes.figure.dpi
     crowd = _Crowd(
         dots=point * axes.transData.transform(np.reshape(dots, (-1, 2))),
-        named=[_at(axes, label.x, label.y, point) for label in labels],
+        marked=[_at(axes, x, y, point) for x, y in (*((e.x, e.y) for e in labels), *ringed)],
         taken=list(written),
         bounds=Bbox(point * axes.bbox.get_points()),
     )
-    for label, dot in zip(labels, crowd.named, strict=True):
+    for label, dot in zip(labels, crowd.marked, strict=False):
         badness, offset, box = crowd.best_place(dot, _width(label))
         if label.can_go and badness >= _CROWD:
             continue
@@ -71,7 +77,7 @@ class _Crowd:
     """What names should leave free, in points."""
 
     dots: Places
-    named: Sequence[Place]  # the dots that have names
+    marked: Sequence[Place]  # the dots that have names, then those that could seem to
     taken: list[Bbox]  # where names are already
     bounds: Bbox
 
@@ -92,7 +98,7 @@ class _Crowd:
         found += 2 * box.padded(_NEAR_PT).count_contains(self.dots) + _farness(offset)
         if not _has_line(offset):  # then it should be nearest to its own dot
             own = _distance(box, dot)
-            return found + 4.0 * any(_distance(box, other) < own for other in self.named)
+            return found + 4.0 * any(_distance(box, other) < own for other in self.marked)
         line = np.array(dot) + np.outer(np.arange(1, 8) / 8, offset)
         crossed = sum(other.count_contains(line) > 0 for other in self.taken)
         nearest = np.hypot(*(line[:, None] - self.dots).T).min(axis=1)

@@ -171,7 +171,12 @@ def _name(axes: Axes, dots: Sequence[SweepDot], others: Sequence[Label] = ()) ->
             names.append(_called_out(axes, dot, "default", style.INK, "D"))
     requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=attrgetter("x"))
     curve = joined(axes, [(dot.x, dot.y) for dot in requested])
-    write_labels(axes, [*names, *others], [place for dot in dots for place in dot.bars] + curve)
+    write_labels(
+        axes,
+        [*names, *others],
+        [place for dot in dots for place in dot.bars] + curve,
+        ringed=[(dot.x, dot.y) for dot in dots if dot.row.is_lowest and not dot.row.is_recommended],
+    )
 
 
 def _called_out(axes: Axes, dot: SweepDot, text: str, color: str, marker: str) -> Label:

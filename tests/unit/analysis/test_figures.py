@@ -4,7 +4,9 @@ import re
 from dataclasses import replace
 from itertools import combinations, pairwise
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 from rich.console import Console
 from synthetic_results import DEFAULT_MHZ, measurement, sweep, time_s, visits
@@ -14,6 +16,7 @@ from joulelab.analysis.knob_grid import Axis, KnobLog, KnobStudy, knob_grid
 from joulelab.analysis.knob_plot import knob_figure
 from joulelab.analysis.knob_report import knob_report
 from joulelab.analysis.knob_study import analyse_knobs
+from joulelab.analysis.labels import Label, write_labels
 from joulelab.analysis.plots import phase_figure
 from joulelab.analysis.style import COLUMN_IN, headline
 from joulelab.analysis.sweep import analyse_sweep
@@ -260,3 +263,23 @@ def test_tables_for_papers_have_the_numbers_that_are_printed(result, tmp_path):
     written = [[re.sub(r"\$(.)\$|\\(%)", r"\1\2", cell.strip()) for cell in row] for row in rows]
     assert written == [[" ".join(cell.split()) for cell in row] for row in printed]
     assert 1 < len(written) < len(CLOCKS_MHZ)
+
+
+def test_a_name_does_not_seem_to_be_that_of_a_ringed_dot():
+    """The recommended clock's name stood below the ring around the lowest."""
+    around = [(6, 5.6), (6, 4.6), (4.4, 5.6), (7, 5), (5, 5.6)]
+
+    def distances(**ringed):
+        figure = Figure(figsize=(4, 4))
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, 10), ylim=(0, 10))
+        label = Label(x=5, y=5, text="720 MHz", color="k", is_strong=True)
+        write_labels(axes, [label], around, **ringed)
+        (box,) = (text.get_window_extent() for text in axes.texts)
+        places = axes.transData.transform([(5, 5), (4, 4.9)])
+        return [min(abs(x - np.clip(x, box.x0, box.x1)) for x in [place[0]]) for place in places]
+
+    own, other = distances()
+    own_ringed, other_ringed = distances(ringed=[(4, 4.9)])
+
+    assert other < own
+    assert own_ringed <= other_ringed
