@@ -37,8 +37,9 @@ run: $(READY)  ## Sweep the SM clock of simulated GPUs and say which clock to us
 ui: $(READY)  ## Open the MLflow pages of the results
 	@$(BIN)/joulelab ui $(RESULTS)
 
+# One process more than cores: those with a cluster wait for a third of their time.
 test: $(READY)  ## Run the whole test suite
-	@$(BIN)/python -m pytest -n logical --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n $$(($$($(BIN)/python -c 'import os; print(os.cpu_count())') + 1)) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-core: $(CORE)/.ready  ## Test that measuring needs no more than `pip install joulelab`
 	@$(CORE)/bin/python -m pytest -n logical --dist loadgroup $(CORE_TESTS) $(ARGS)

@@ -169,7 +169,7 @@ def test_samples_that_stop_before_the_end_are_a_gap():
     (finding,) = trace_findings(PowerTrace(t_s=t_s, power_w=300 + 0 * t_s), 0.0, 6.0)
 
     assert finding.reason == "sample_gap"
-    assert "they begin at 0.00 and end at 3.98 s" in finding.detail
+    assert "they begin at -1.00 and end at 3.98 s" in finding.detail
 
 
 def test_samples_that_begin_after_the_windows_are_said_to():
