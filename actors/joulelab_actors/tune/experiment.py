@@ -20,6 +20,7 @@ from ray.tune.logger import JsonLoggerCallback
 from ray.tune.search import Searcher
 from typing_extensions import override
 
+from joulelab.core.process import quiet
 from joulelab.errors import DeviceError
 from joulelab.objectives import Objective
 from joulelab_actors.session import first_line
@@ -87,7 +88,7 @@ class Steering:
     def _fit(self, queue: TuneQueue) -> None:
         try:
             _import_without_mlflow()
-            with _environment(_SETTINGS), _without_warnings(_TABLE):
+            with _environment(_SETTINGS), quiet(_TABLE):
                 self._tuner(queue).fit()
         except Exception as error:
             if queue.error is None:
@@ -268,18 +269,6 @@ def _import_without_mlflow() -> None:
     finally:
         if known is None:
             del sys.modules["mlflow"]
-
-
-@contextmanager
-def _without_warnings(name: str) -> Generator[None]:
-    """Let a logger tell errors alone for the length of a ``with`` block."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 @contextmanager

@@ -164,7 +164,7 @@ class StudyReport:
             each.name + each.on_device: each.listing.fitting(wide, max_rows=max_rows)
             for each in self.sections
         } | {each.name: each.lay(()) for each in self.closings}
-        written = {folder / f"table-{_slug(name)}.tex": name for name in tables}
+        written = {folder / f"table-{file_stem(name)}.tex": name for name in tables}
         for path, name in written.items():
             write_whole(path, f"% {name}\n{latex(tables[name])}")
         return (*panels, *written)
@@ -213,8 +213,9 @@ def nothing_to_report(
     )
 
 
-def _slug(name: str) -> str:
-    return re.sub(r"\W+", "-", name).strip("-")
+def file_stem(name: str) -> str:
+    """Return ``name`` as part of the name of a file, or of one of MLflow's metrics."""
+    return re.sub(r"[^\w.-]+", "-", name)
 
 
 def _drawn(draw: Draw | None, prefix: str) -> Markup | None:

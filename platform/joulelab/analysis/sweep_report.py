@@ -1,6 +1,5 @@
 """What a sweep found as a report: page, plots, table, answer, and curves for a tracking store."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -22,7 +21,7 @@ from joulelab.analysis.products import (
     side_by_side,
 )
 from joulelab.analysis.quantities import PLUS_MINUS, counted, point_name
-from joulelab.analysis.study_report import Section, StudyReport
+from joulelab.analysis.study_report import Section, StudyReport, file_stem
 from joulelab.analysis.style import panel_figure
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, cost_of, curve_points
 from joulelab.analysis.table import (
@@ -51,8 +50,7 @@ def sweep_report(
     traces: Path | None = None,
 ) -> StudyReport:
     """Put a sweep into words, tables and plots."""
-    # names of files and of MLflow's metrics
-    names = [re.sub(r"[^\w.-]+", "-", name) for name in phase_names(result)]
+    names = [file_stem(name) for name in phase_names(result)]
     named = dict(zip(names, result.phases, strict=True))
     drawn = {f"sweep-{name}": phase for name, phase in named.items() if can_plot(phase)}
     prefixed = [(f"{name}." if len(named) > 1 else "", phase) for name, phase in named.items()]

@@ -1,5 +1,6 @@
-"""What this process computes: on how many threads, and until its GPUs are done."""
+"""What this process computes: on how many threads, how quietly, and until its GPUs are done."""
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,18 @@ def _controller() -> Any:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return ThreadpoolController()
+
+
+@contextmanager
+def quiet(name: str) -> Iterator[None]:
+    """Let the logger of a library or a module tell errors alone for a ``with`` block."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def synchronise() -> None:

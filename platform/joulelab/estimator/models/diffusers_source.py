@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import torch
 from typing_extensions import override
 
+from joulelab.core.process import quiet
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Source, Traced
-from joulelab.estimator.models.network import fake_run, quiet, shapes_of
+from joulelab.estimator.models.network import fake_run, shapes_of
 from joulelab.registry import unknown_name
 from joulelab.tracing.program import Program, ProgramPhase
 from joulelab.tracing.torchvision_shim import ensure_torchvision

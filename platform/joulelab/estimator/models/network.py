@@ -1,6 +1,5 @@
 """Trace a network on fake tensors, say why if that is impossible, and change it to save memory."""
 
-import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -66,18 +65,6 @@ class GroupedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
             num_groups = (kwargs or {}).get("offs", args[-1]).shape[0]
             return a.new_empty((num_groups, a.shape[0], b.shape[1]))
         return a.new_empty((*a.shape[:-1], b.shape[-1]))
-
-
-@contextmanager
-def quiet(library: str) -> Generator[None]:
-    """Keep a library's hints about weights, of which there are none here, from the user."""
-    logger = logging.getLogger(library)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def shape_text(tensor: torch.Tensor) -> str:

@@ -14,10 +14,11 @@ from urllib.parse import parse_qsl
 import torch
 from typing_extensions import override
 
+from joulelab.core.process import quiet
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Source
 from joulelab.estimator.models.language import LanguageModel, SpeechModel
-from joulelab.estimator.models.network import NetworkModel, call_by_name, quiet
+from joulelab.estimator.models.network import NetworkModel, call_by_name
 from joulelab.registry import unknown_name
 from joulelab.tracing.torchvision_shim import ensure_torchvision
 from joulelab.workloads.bert import CONFIGS
