@@ -92,6 +92,11 @@ def test_what_fails_or_hangs_in_tune_ends_the_search_with_a_message_and_it_goes_
         waited.append(how)
         hangs.wait(120)
 
+    def hang_when_measured(*arguments, **how):
+        """Hang, and be waited for from now on: trials may take 5 s to start on a busy machine."""
+        experiment._queues["test"].turnover.pulse = experiment.Pulse(5.0)
+        hang(*arguments, **how)
+
     def end_with(complaint):
         with pytest.raises(DeviceError, match=rf"{complaint}.* --study test to go on"):
             search(Scripted(CANDIDATES))
@@ -105,7 +110,8 @@ def test_what_fails_or_hangs_in_tune_ends_the_search_with_a_message_and_it_goes_
             at_start.setattr("ray.tune.Tuner.fit", hang)
             end_with("within 5 s: it hangs")
         assert len(waited) == 1
-        patch.setattr(experiment.QueueSearcher, "on_trial_complete", hang)
+        patch.setattr(experiment, "MOST_IDLE_S", 600.0)
+        patch.setattr(experiment.QueueSearcher, "on_trial_complete", hang_when_measured)
         end_with("within 5 s: it hangs")
     assert len(waited) > 1
     hangs.set()
