@@ -89,7 +89,7 @@ class GpuActor:
 
     @ray.method(concurrency_group="control")
     def abandon(self) -> None:
-        """Store nothing from now on: whoever is told so can read the store for the last time."""
+        """Store nothing from now on: whoever hears so can read the store for the last time."""
         self._worker.abandon()
 
     @ray.method(concurrency_group="measure")

@@ -186,7 +186,7 @@ class NodeMetrics:
     """
 
     def __init__(self) -> None:
-        node: Any = worker._global_node  # noqa: SLF001 - the port is told to Ray's own clients alone
+        node: Any = worker._global_node  # noqa: SLF001 - the port is known to Ray's own clients alone
         self._channel = Channel(node.node_ip_address, node.metrics_agent_port)
         self._export = UnaryUnaryMethod[ExportMetricsServiceRequest, ExportMetricsServiceResponse](
             self._channel, _EXPORT, ExportMetricsServiceRequest, ExportMetricsServiceResponse

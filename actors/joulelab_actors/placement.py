@@ -80,7 +80,7 @@ def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
     backend; DeviceNotFoundError if no node has a device; says why, node by node.
     """
     if backend != "auto":
-        DEVICES[backend]  # a wrong name is told here rather than by every node
+        DEVICES[backend]  # a wrong name is refused here rather than by every node
     nodes, sightings = _ask_all(lambda nodes: [(_look, (backend, store)) for _ in nodes])
     return _sites(backend, nodes, sightings)
 
@@ -198,7 +198,7 @@ def _sites(
 
 
 def _sites_on(node: _Node, sighting: _Sighting) -> list[Site]:
-    """Take all that were found, or only those that the node was told to offer."""
+    """Take all that were found, or only those that the node is to offer."""
     declared = {name for name in node["Resources"] if name.startswith("dev:")}
     sites = []
     for gpu in sighting.found:

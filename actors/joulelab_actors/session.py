@@ -57,7 +57,7 @@ def connected(*, num_cpus: int | None = None, dashboard: bool = False) -> Genera
 def on_loopback() -> Generator[None]:
     """Let a Ray that only this machine may use listen on the loopback interface alone.
 
-    Whatever it is told, Ray puts the machine's address in its network for 127.0.0.1 otherwise.
+    Whatever it is given, Ray puts the machine's address in its network for 127.0.0.1 otherwise.
     """
     usual, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
@@ -159,7 +159,7 @@ def _start_local(num_cpus: int | None, dashboard: bool) -> None:
     for name, value in LEAN.items():
         os.environ.setdefault(name, value)
     # Without a token in the environment Ray writes a world-readable one into the home folder,
-    # which then turns authentication on for clusters that were never told of it. Ray keeps the
+    # which then turns authentication on for clusters that know nothing of it. Ray keeps the
     # first token for the life of the process, and so does the environment.
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:

@@ -119,7 +119,7 @@ def search(
 
 
 def _counts_quality(aim: Objective, constraints: Sequence[Constraint], quality: object) -> bool:
-    """Whether outputs must be scored; what is told of their quality is not to be ignored."""
+    """Whether outputs must be scored; what is given on their quality is not to be ignored."""
     counts = any(each.quantity == "quality" for each in constraints) or aim.quality_exponent > 0
     if quality is not None and not counts:
         raise ConfigError(

@@ -171,7 +171,7 @@ _FIGURES = tuple(field.name for field in fields(Figures))
 class StrategySearcher(Searcher):
     """Suggests what a strategy asks for, and tells it what the trials of Tune's came to.
 
-    It saves what it was told, and is told it again when it is restored: strategies are
+    It saves what it was given, and is given it again when it is restored: strategies are
     deterministic. What was under way then, Tune starts again. ``strategy`` is the name of one of
     :data:`~joulelab.searching.strategies.STRATEGIES`.
     """

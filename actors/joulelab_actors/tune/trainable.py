@@ -61,7 +61,7 @@ class MeasuredTrial(tune.Trainable):
         """Take what Tune passes on: a configuration, and in ``base`` what it leaves out.
 
         The trial is over after ``most_repeats`` iterations. If it ``must_be_valid``, one without
-        figures is an error, so that an algorithm of Tune's is told that it failed.
+        figures is an error, so that an algorithm of Tune's learns that it failed.
         """
         self._exchange, self._base = exchange, base or {}
         self._most_repeats, self._must_be_valid = most_repeats, must_be_valid

@@ -31,7 +31,7 @@ class TuneQueue(SearchQueue):
     """Tune asks it what to start, its trials ask it to be measured, the pool what to measure.
 
     A trial is what the strategy asks for, or what a trial of Tune's asks for besides: a further
-    iteration, or one of an earlier run. GPUs do not wait for Tune, which is told in order: what has
+    iteration, or one of an earlier run. GPUs do not wait for Tune, which gets it in order: what has
     results by then is answered from them. Tune asks in a thread of its own, everybody else in the
     pool's. ``steer`` makes what holds while Tune runs; a trial that nothing stops has
     ``most_repeats`` iterations.
@@ -241,7 +241,7 @@ class TuneQueue(SearchQueue):
         return num_processes(len(self._in_service), self._most_repeats)
 
     def _plan(self, is_urgent: bool) -> None:
-        """Begin what the strategy asks for, until every GPU has enough; Tune is told in turn.
+        """Begin what the strategy asks for, until every GPU has enough; Tune hears of it in turn.
 
         If it is not urgent, a quarter at once: one that learns thinks before the first of several.
         """

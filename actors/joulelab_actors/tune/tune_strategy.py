@@ -23,7 +23,7 @@ class TuneStrategy(Strategy):
     """Asks for the baseline, then for what an algorithm of Tune's suggests.
 
     What is suggested again is answered from what was measured, so that no trial is spent on it;
-    what was told before the first suggestion is suggested to the algorithm to begin with, which is
+    what was known before the first suggestion is suggested to the algorithm to begin with, which is
     how it takes part in a search that goes on. Its axes are those of the space; values that are
     numbers have an order, others are choices. ``make`` makes the algorithm, without a space, from
     the points to suggest first; it counts as at its end after ``most_doubles`` suggestions in a row
@@ -103,7 +103,7 @@ class TuneStrategy(Strategy):
         return None
 
     def _begin(self) -> Searcher:
-        """Make the algorithm, which is to suggest first what was told already."""
+        """Make the algorithm, which is to suggest first what is known already."""
         known = [each for each in self._by_values.values() if self._is_known(each)]
         points = [point for each in known if (point := self._point(each)) is not None]
         searcher = self._make(points)

@@ -99,7 +99,7 @@ class Turnover:
 
     @property
     def num_live(self) -> int:
-        """How many trials Tune has, or is given to start, besides those that were told to end."""
+        """How many trials Tune has, or is given to start, besides those that are to end."""
         return len(self._live | self._restored)
 
     @property
@@ -126,7 +126,7 @@ class Turnover:
         """Return what Tune starts now under its id; ``None`` if there is nothing.
 
         Neither is there while Tune has ``most`` trials: one more would have a process started,
-        although that of one which was told to end is about to come free.
+        although that of one which is to end is about to come free.
         """
         if not self._ready or len(self._keys) >= most:
             return None

@@ -29,7 +29,7 @@ LEVEL = 0.95
 AT_THE_CAP = " at the power cap"
 _MOST_SD = 1.0  # logarithm by which no boards of one product differ: ends the search for it
 _LEAST_U = 1e-9  # of boards that scatter not at all, since weights are divided by it
-_FEWEST = 4  # boards from which on one of them can be told from the others
+_FEWEST = 4  # boards from which on one of them can be compared with the others
 _NEAR = 0.3  # how far from the best clock, as a logarithm, EDP is taken to be a parabola
 _FEWEST_CLOCKS = 5
 

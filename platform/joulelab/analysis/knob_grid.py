@@ -143,7 +143,7 @@ ASKED = "asked_knobs.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobStudy:
-    """How a grid of knobs is told.
+    """How a grid of knobs is worded.
 
     Raises UnknownNameError if :data:`~joulelab.analysis.knob_grid.CONCLUSIONS` has no ``about``.
     """

@@ -165,7 +165,7 @@ _CHANGES: dict[Quantity, str] = {
     "memory_b": "smaller batches, narrower formats",
 }
 """What is searched to keep to a bound, besides another GPU."""
-_TWICE = 2.0  # ratio from which on a miss is told as a factor
+_TWICE = 2.0  # ratio from which on a miss is stated as a factor
 
 
 def constraint_words(constraint: Constraint) -> str:

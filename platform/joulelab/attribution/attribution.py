@@ -210,7 +210,7 @@ class Attribution:
     # What metering costs the pace of the phase with most gaps; empty where kernels were replayed.
     metering: Mapping[str, MeteringCost] = field(default_factory=dict)
     seconds: float = 0.0  # what it took of the device
-    notes: tuple[str, ...] = ()  # what could not be told, in sentences
+    notes: tuple[str, ...] = ()  # what could not be determined, in sentences
 
     @property
     def boards(self) -> tuple[DeviceIdentity, ...]:

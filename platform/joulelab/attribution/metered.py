@@ -73,7 +73,7 @@ class Readings:
 
 
 def by_board(measured: Mapping[str, Measurement], num_boards: int) -> list[dict[str, Measurement]]:
-    """Return what was measured on each board; where boards were not told apart, the whole."""
+    """Return what was measured on each board; where boards were not metered apart, the whole."""
     return [
         {name: _on_board(one, board) for name, one in measured.items()}
         for board in range(num_boards)

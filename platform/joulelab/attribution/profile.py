@@ -15,7 +15,7 @@ class KernelCall:
     operator: Operator
     kernel: str  # name of the distinct kernel: alike in operator, shapes, strides and formats
     device_s: float  # time on the device as it ran within the program, in seconds
-    launched: tuple[str, ...] = ()  # kernels as the driver names them; empty where nothing told
+    launched: tuple[str, ...] = ()  # kernels as the driver names them; empty where unknown
     # Of a sum over ranks, its time in each execution that was profiled, in seconds.
     each_s: tuple[float, ...] = ()
     waits_in: str = ""  # the sum's kernel where it only waits there for other ranks
@@ -34,7 +34,7 @@ class PhaseProfile:
     work: float  # units that one execution of the program does
     calls: tuple[KernelCall, ...]  # in the order in which they ran
     stray_s: float = 0.0  # time on the device of kernels that no call of an operator launched
-    notes: tuple[str, ...] = ()  # what could not be told, in sentences
+    notes: tuple[str, ...] = ()  # what could not be determined, in sentences
 
     @property
     def busy_s(self) -> float:

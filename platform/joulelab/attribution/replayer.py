@@ -73,7 +73,7 @@ class Replays:
 class Replayer:
     """Replays what is not known yet at a point, and knows it from then on.
 
-    ``report`` is told which kernel it is at.
+    ``report`` is called with the kernel it is at.
     """
 
     def __init__(self, bench: Bench, num_boards: int, report: Callable[[str], object]) -> None:

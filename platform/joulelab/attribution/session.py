@@ -48,7 +48,7 @@ class Session:
     """Attributes the energy of programs on one device, or on several that share every layer.
 
     ``partners`` are the others; ``control`` turns their knobs, ``None`` being this process itself;
-    ``report`` is told what is being done; ``bench`` measures, by default one that is made of the
+    ``report`` gets what is being done; ``bench`` measures, by default one that is made of the
     others. The profiler's traces are kept in ``traces``, if that is a folder; real GPUs have some.
     """
 

@@ -152,7 +152,7 @@ def owners(launches: Launches, calls: Mapping[int, RecordedCall]) -> NDArray[np.
 def timed_launches(
     steps: Steps, marked: MarkedLaunches, executed_s: float
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """Return the time of each marked launch in warm executions, and what could not be told.
+    """Return the time of each marked launch in warm executions, and what could not be found.
 
     Times have the shape ``(executions, launches)``.
     """

@@ -61,7 +61,7 @@ def _check_mig(device: Device) -> CheckOutcome:
         return (
             "fail",
             "on",
-            "Energy and power are told of the whole GPU only: choose one without MIG.",
+            "Energy and power are known of the whole GPU only: choose one without MIG.",
         )
     return "ok", "none" if mode is None else "off", ""
 

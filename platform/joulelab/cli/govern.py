@@ -61,7 +61,7 @@ class Govern(OneGpu):
     progress_counter: str = "vllm:generation_tokens_total"  # Which of its counters.
     # Which of its histograms is of latencies, for --latency-limit-s.
     latency_histogram: str = "vllm:time_per_output_token_seconds"
-    # Say nothing until the end; else phases and what is set for each are told meanwhile.
+    # Say nothing until the end; else phases and what is set for each are printed meanwhile.
     quiet: bool = False
     observe_only: bool = False  # Call no setter, ever.
     # Socket of the clock guard that clocks are borrowed from; by default the system's, or else one

@@ -39,7 +39,7 @@ class Run(ClockOptions):
     """Measure what a program uses: joulelab run [OPTIONS] -- python train.py --epochs 3.
 
     The program keeps the terminal, its input and output, and its exit code; signals go through to
-    it. What it used is told on the standard error when it has ended. Clocks and limits hold while
+    it. What it used is printed to standard error when it has ended. Clocks and limits hold while
     it runs, on the GPUs named or else on all that it may use.
     """
 
@@ -126,7 +126,7 @@ class Run(ClockOptions):
         )
 
     def _tell(self, use: "ProgramUse") -> None:
-        """Tell the result everywhere; what fails is told too, and changes no exit code."""
+        """Print the result everywhere; what fails is printed too, and changes no exit code."""
         from joulelab.cli.run_report import as_json, log_to_mlflow, print_use
         from joulelab.errors import one_line
 

@@ -24,7 +24,7 @@ PLUS_MINUS_SENSOR = (
     f"{PLUS_MINUS}{SENSOR_CLASS:.0%} between boards comes on top."
 )
 _UNKNOWN = "-"
-_FEW = 2  # GPUs that do not count are told apart up to this many
+_FEW = 2  # GPUs that do not count are named up to this many
 _SHORT = 14  # characters of a UUID that tell GPUs apart, so that a table fits into 80 columns
 
 

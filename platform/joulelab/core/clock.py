@@ -119,7 +119,7 @@ class _ThreadTicker:
 
 
 class VirtualClock:
-    """A clock that moves only when told to, and fires what falls due on the way.
+    """A clock that moves only when asked to, and fires what falls due on the way.
 
     Single-threaded. A callback may call :meth:`sleep_s`: it then sees its own time pass, as a
     background thread would, without moving the time of the code that it interrupts.

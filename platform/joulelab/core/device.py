@@ -71,7 +71,7 @@ def boards_in(name: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a device can be asked and told."""
+    """What a device can read and set."""
 
     sm_clocks_mhz: tuple[int, ...]  # settable SM clocks, descending; empty where none can be set
     mem_clocks_mhz: tuple[int, ...]  # settable memory clocks, descending

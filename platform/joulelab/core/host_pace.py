@@ -17,7 +17,7 @@ _FASTEST = 0.05
 """Share of the looks whose pace is taken as that of an undisturbed core: a single one is luck."""
 _PERIOD_S = 0.04
 _LEAST_LOOKS = 10
-"""Over windows, for a share to be told: units of more than 0.1 s leave fewer in a second."""
+"""Over windows, for a share to be known: units of more than 0.1 s leave fewer in a second."""
 _MOST_LOOKS = 20_000
 """Kept, 13 minutes of them: a study of days must not take ever more memory and time."""
 _NUM_CALLS = 300

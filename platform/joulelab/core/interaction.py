@@ -150,7 +150,7 @@ def _equal(one: Sequence[str], other: Sequence[str]) -> Array:
 
 
 def _along_lines(rows: _Rows, lines: Lines) -> AdditiveFit | None:
-    """Fit what lies on lines apart from the rest; ``None`` where boards cannot be told there."""
+    """Fit what lies on lines apart from the rest; ``None`` where boards cannot be."""
     lines = [line for line in lines if len(line) >= _LEAST_PLACES]
     place = {name: at for line in lines for name, at in line}
     on_lines, rest = rows.of(place), rows.of(place, others=True)
@@ -171,7 +171,7 @@ def _along_lines(rows: _Rows, lines: Lines) -> AdditiveFit | None:
 def _without(effects: Array, contrasts: Array, rows: _Rows) -> AdditiveFit | None:
     """Fit ``effects`` of boards to contrasts, and take them out of the means of configurations.
 
-    ``effects`` has shape ``(n, p)`` and ``contrasts`` ``(m, n)``; ``None`` if they are not told.
+    ``effects`` has shape ``(n, p)`` and ``contrasts`` ``(m, n)``; ``None`` where they cannot be.
     """
     seen = contrasts @ effects
     if len(seen) <= seen.shape[1] or np.linalg.matrix_rank(seen) < seen.shape[1]:

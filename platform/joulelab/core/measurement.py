@@ -157,7 +157,7 @@ class Measurement:
         schema_version: Version of this layout.
         quality: What the outputs are worth, one entry per metric; empty if not scored.
         receipt: What was in force right after the operating point was; ``None`` if it never was.
-        figures: What the workload told of the work in the windows, sorted by name.
+        figures: What the workload stated of the work in the windows, sorted by name.
         recording: Name of the observation that was replayed; ``None`` for a program that ran.
         pace: From rest, or right after the same program ran at another point.
         boards: Each board apart, where they are several; windows, idle and findings are then of all

@@ -100,7 +100,7 @@ class Device(ABC):
 
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """Return what this device can be asked and told."""
+        """Return what this device can read and set."""
 
     @abstractmethod
     def read_power_w(self) -> float:

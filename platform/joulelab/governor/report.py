@@ -120,7 +120,7 @@ def _phase_report(governor: Governor, phase: Phase, duration_s: float) -> PhaseR
 
 LOOK_S = 1.0
 AGAIN_S = 15.0
-"""What is set for a phase is told anew no sooner: strategies try one point after the other."""
+"""What is set for a phase is reported anew no sooner: strategies try one point after the other."""
 
 
 class Live:

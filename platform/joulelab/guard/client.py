@@ -20,7 +20,7 @@ from joulelab.guard.settings import default_socket_path
 from joulelab.guard.start import ensure_guard
 
 TTL_S = 30.0
-"""How long a lease lasts without renewal, unless told otherwise."""
+"""How long a lease lasts without renewal, unless asked otherwise."""
 
 _TRIES = 3
 _STOP_S = 10.0
@@ -133,7 +133,7 @@ class Lease:
 
 
 class GuardClient:
-    """Asks the guard of this node for leases, starting one if none is there, unless told not to.
+    """Asks the guard of this node for leases, starting one if none is there, unless asked not to.
 
     ``socket_path`` ``None`` takes the system's guard if there is one, else this user's own; for
     what is no hardware always the latter.
@@ -145,7 +145,7 @@ class GuardClient:
         self._start = start
 
     def lease(self, address: DeviceAddress, note: str = "", ttl_s: float = TTL_S) -> Lease:
-        """Borrow the device at ``address``; others who ask for it are told the note.
+        """Borrow the device at ``address``; others who ask for it get the note.
 
         The guard takes it back after ``ttl_s`` if this process neither ends nor renews.
 

@@ -19,7 +19,7 @@ class GuardedControl:
 
     The first point that is applied takes a lease. A lease that was lost (the guard died, or took it
     back) fails the measurement under it; the next point takes a new one. Others who ask for the
-    device are told the note.
+    device get the note.
     """
 
     def __init__(self, address: DeviceAddress, *, socket_path: Path | None, note: str) -> None:

@@ -70,7 +70,7 @@ def guard_outlives_job(socket_path: Path) -> bool:
     """Whether nothing is known by which the guard at ``socket_path`` would end with this job."""
     if "SLURM_JOB_ID" not in os.environ:
         return True
-    with suppress(GuardError):  # whoever borrows from it is told
+    with suppress(GuardError):  # whoever borrows from it gets the error
         return outlives_job(pid_of_guard(socket_path, _ANSWER_S), socket_path) is not False
     return True
 

@@ -44,7 +44,7 @@ def run_guard(
     watchdog_pid: int | None = None,
     read_gate: Callable[[], Gate | None] = lambda: None,
 ) -> int:
-    """Run a guard in this process until it is told to end; return the exit status.
+    """Run a guard in this process until it is asked to end; return the exit status.
 
     ``watchdog_pid`` revives this process, and is revived by it; ``None`` if something else
     (systemd, a person) sees to that. ``read_gate`` says who may do what, now and again at every

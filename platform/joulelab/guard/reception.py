@@ -29,7 +29,7 @@ class Reception:
 
     Nobody can keep the others from being served: who holds nothing and has been silent longest must
     make room, and what goes wrong with one connection ends that one alone. ``selector`` watches
-    descriptors; its data are functions to call. ``ended`` is told of a connection that ends, and
+    descriptors; its data are functions to call. ``ended`` gets a connection that ends, and
     why, before it is closed.
     """
 

@@ -105,7 +105,7 @@ class GuardServer:
         self._stopping = True
 
     def serve(self) -> None:
-        """Restore what a guard before this one left, then serve until told to stop.
+        """Restore what a guard before this one left, then serve until asked to stop.
 
         On the way out every device is restored; one that cannot be stays in the journal.
         """

@@ -17,7 +17,7 @@ _OPERATORS, _PYTHON = "operator_s.", "python.module_s"
 DISTURBED_SHARE = "others.disturbed_share"
 """Share of the time in which others slowed a host's cores, which its other figures leave out."""
 _SURE = 2.0
-"""Standard uncertainties beyond which a delay is told from none."""
+"""Standard uncertainties beyond which a delay is distinguished from none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class BoardFacts:
         """Return ``procedure`` with waits for the board's sensors, where it names none.
 
         A sample that is a mean over its period is half of that late, and needs no wait; nor does a
-        delay that is not told from that.
+        delay that is not distinguished from that.
         """
         lag = next((each for each in self.facts if each.name == "sample_lag_s"), None)
         if lag is None or lag.value is None or procedure.sample_lag_s:

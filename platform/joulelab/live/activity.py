@@ -81,7 +81,7 @@ class TrialActivity:
 class ActivityFile:
     """Tells what this process does on one GPU for the study in a results folder.
 
-    ``activity`` is what was told last; at first, that there is this process. It is told beside the
+    ``activity`` is what was published last; at first, that this process exists. It lies beside the
     clock guard at ``guard_socket``; ``None``, and a guard of another user's, stand for the user's
     own. Raises JouleLabError or OSError if there is no place to tell it.
     """
@@ -103,7 +103,7 @@ class ActivityFile:
                 other.unlink(missing_ok=True)
 
     def tell(self, activity: TrialActivity) -> None:
-        """Replace what was told before; TrackingError if it cannot be written."""
+        """Replace what was published before; TrackingError if it cannot be written."""
         write_whole(self._path, to_json(activity), durable=False)
         self.activity = activity
 
@@ -146,7 +146,7 @@ def _own_folder(guard_socket: Path | None) -> Path:
 
 
 def _read(path: Path) -> TrialActivity | None:
-    """Read what another process told; ``None`` if it is nothing, or not the user's that it names.
+    """Read what a process published; ``None`` if it is nothing, or not the user's that it names.
 
     Anybody may have put anything there: a link, a pipe, a file without end.
     """

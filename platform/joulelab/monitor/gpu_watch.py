@@ -27,7 +27,7 @@ FEWEST_SAMPLES = 2.5
 PATIENCE_S = 2.0
 """How long samples are waited for that pass the end of a window."""
 HELD_DOWN = ("throttled", "power_capped")
-"""What is told of a GPU's conduct; its temperature and clock may do in a window as they please."""
+"""What counts of a GPU's conduct; its temperature and clock may do in a window as they please."""
 _LOOK_S = 0.01
 
 

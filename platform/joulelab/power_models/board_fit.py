@@ -27,7 +27,7 @@ NAMES = ("ridge_mhz", "slope_per_ghz", "curvature_per_ghz2", "constant_w")
 LEAST_CLOCKS = 6
 """Of one application: the board has four coefficients, the application up to three."""
 LEAST_SPAN = 1.5
-"""Highest over lowest clock: the constant is told from the rest by how power falls."""
+"""Highest over lowest clock: the constant is separated from the rest by how power falls."""
 LARGEST_DOUBT = 0.25
 """Standard uncertainty over a value from which a sweep does not tell the value."""
 _STARTS = (0.3, 0.5, 0.7, 0.85)

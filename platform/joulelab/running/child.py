@@ -91,7 +91,7 @@ class Child:
     def outlived_by(self) -> tuple[str, ...]:
         """Return the processes that still ran when it ended, each by its id and name.
 
-        This process must have ended all other children. What has ended since is told too: a process
+        This process must have ended all other children. What ended since is named too: a process
         that the program left is this one's child then, which nobody has waited for.
         """
         return tuple(

@@ -113,7 +113,7 @@ class ProgramUse(Use):
 
 
 UNSEEN_START_S = 0.05
-"""A later begin of the samples than this is told."""
+"""A later begin of the samples than this is reported."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -159,7 +159,7 @@ COOLING = Procedure(
 kelvins in the first seconds. Under a load temperature and clock change at once, or neither does."""
 _COOLING_DOWN = ("not_steady", "thermal_drift")
 _LEAST_RANGE_C = 2.0
-_SURE = 3.0  # a slope of fewer standard uncertainties is not told from none
+_SURE = 3.0  # a slope of fewer standard uncertainties is not distinguished from none
 
 
 def leakage_of(record: Record) -> Fact:

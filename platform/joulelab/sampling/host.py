@@ -51,7 +51,7 @@ _REASONS: tuple[tuple[type[JouleLabError], InvalidReason], ...] = (
     (WorkloadFailedError, "workload_failed"),
 )
 FINDINGS: tuple[type[JouleLabError], ...] = (MeasurementError, *(kind for kind, _ in _REASONS))
-"""What ends a measurement and is told in it, as a finding."""
+"""What ends a measurement and is kept in it, as a finding."""
 
 
 def finding_of(error: JouleLabError) -> Finding:

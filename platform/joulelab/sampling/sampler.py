@@ -109,7 +109,7 @@ class Sampler(Background):
         budget: Share of one core that sampling may take before it doubles its period.
         max_samples: Power samples that are kept at most.
         counts_activity: Whether unit activities are counted, where the device can.
-        seen: Is told which processes hold the device whenever they are read.
+        seen: Is called with the processes that hold the device whenever they are read.
     """
 
     def __init__(

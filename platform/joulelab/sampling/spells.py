@@ -12,7 +12,7 @@ from joulelab.core.statistics import mean_u, student_t
 
 NUM_PAIRS, SPELL_S, LONGEST_S = 6, 0.2, 15.0
 """Pairs of spells at least, their length, and how long they usually go on at most: a scatter of 3 %
-from pair to pair is told by then. Where a host scatters by 8 %, two minutes tell 1.1 %."""
+from pair to pair is known by then. Where a host scatters by 8 %, two minutes resolve 1.1 %."""
 _KNOWN = 0.01
 """Half of the widest interval that tells something: metering is to cost no more than 2 %."""
 

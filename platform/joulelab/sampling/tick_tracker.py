@@ -35,7 +35,7 @@ _MAX_MISSES = 3
 
 
 class TickTracker:
-    """What successive reads of one counter have told of its ticks.
+    """What successive reads of one counter have shown of its ticks.
 
     It may be kept from one measurement to the next of the same device.
     """

@@ -1,4 +1,4 @@
-"""The contract of a search algorithm: asked for a candidate, told what came of it and what it cost.
+"""The contract of a search algorithm: asked for a candidate, given what came of it and its cost.
 
 A cost is ``a ln E + b ln T - c ln Q``, so that units and scales drop out.
 """
@@ -75,8 +75,8 @@ class Strategy(ABC):
     """Chooses what to measure next, from what was measured so far.
 
     The same candidate may be asked for again: a repeat. Several may be out at once; they are
-    told in any order. A strategy is deterministic in its seed and in what it is told, so that a
-    search that goes on from stored outcomes is told those first.
+    given in any order. A strategy is deterministic in its seed and in what it is given, so that a
+    search that goes on from stored outcomes is given those first.
     """
 
     @abstractmethod

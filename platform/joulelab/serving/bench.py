@@ -44,7 +44,7 @@ class Served:
     failures: tuple[str, ...]  # why, each reason once, with how often
     duration_s: float  # from the first request to the last answer, in seconds
     output_tokens: int
-    # Whether the server told how many; else pieces of its stream were counted.
+    # Whether the server stated how many; else pieces of its stream were counted.
     has_token_counts: bool
     ttft_s: Spread | None  # time to the first token
     tpot_s: Spread | None

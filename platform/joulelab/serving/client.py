@@ -27,7 +27,7 @@ class Reply:
     last_s: float | None = None  # when the last one came
     stop_s: float
     output_tokens: int | None = None  # how many tokens it had; None if it failed
-    is_counted: bool = False  # whether the server told that number; else it is that of pieces
+    is_counted: bool = False  # whether the server stated that number; else it is that of pieces
     failure: str = ""  # why it failed; empty if it did not
 
     @property

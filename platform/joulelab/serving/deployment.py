@@ -38,7 +38,7 @@ _WATCH = f"""exec 3<&0
     while [ $left_s -gt 0 ] && kill -s 0 -- "-$1"; do sleep 1; left_s=$((left_s - 1)); done
     kill -s KILL -- "-$1"
 ) 2>/dev/null >&2 &"""
-"""Ends a process group unless it is told first that this has been done: reading ends without a word
+"""Ends a process group unless it hears first that this has been done: reading ends without a word
 when whoever holds the pipe's other end dies, in whatever way. It is nobody's child, and so survives
 those who kill the children of a dead process."""
 

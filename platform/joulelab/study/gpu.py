@@ -21,7 +21,7 @@ from joulelab.hardware.catalogue import spec_of_boards
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyGpu:
-    """A GPU, what it can be asked and told, and the machine that it is in.
+    """A GPU, what it can read and set, and the machine that it is in.
 
     With ``partners``, others of that machine, it leads the GPUs that run a trial together.
     """

@@ -1,4 +1,4 @@
-"""The books of a study: what is stored, what was told to the tracker, what it adds up to."""
+"""The books of a study: what is stored, what the tracker has, what it adds up to."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -29,7 +29,7 @@ from joulelab.tracking.study import ChartPoint
 
 
 class WorkerPool(ABC):
-    """Measures trials on the GPUs of a study; each result is stored before anybody is told.
+    """Measures trials on the GPUs of a study; each result is stored before anybody hears of it.
 
     Raises ConfigError if there are no GPUs.
     """

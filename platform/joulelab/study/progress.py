@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 class StudyProgress(AbstractContextManager["StudyProgress"]):
     """A live line for the whole study; call it with every event.
 
-    What makes measurements invalid is told once for every reason, and counted at the end. On a
+    What makes measurements invalid is shown once for every reason, and counted at the end. On a
     terminal it is a moving bar; elsewhere (a job's log) a line at every tenth of the way. It is on
     standard error by default, so that results stay alone on standard output.
     """

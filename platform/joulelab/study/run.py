@@ -33,7 +33,7 @@ from joulelab.tracking.study_lock import StudyLock
 from joulelab.tracking.tracker_process import TrackerLink, TrackerProcess
 
 Conclude = Callable[[ResultStore, str], object]
-"""Writes a study's answer into its store, told what ended it."""
+"""Writes a study's answer into its store, given what ended it."""
 _NICENESS = 10
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ONE_S = 1.0
@@ -116,7 +116,7 @@ def run_trials(
     setup: StudySetup,
     conclude: Callable[[ResultStore], object] | None = None,
 ) -> StudySummary:
-    """Measure ``trials`` of one study, each result durable before anybody is told of it.
+    """Measure ``trials`` of one study, each result durable before anybody hears of it.
 
     Started again with the same folder, it goes on where it ended, however it ended: trials with
     valid measurements in the folder are skipped. A GPU that has not measured the study's sentinel
@@ -136,8 +136,8 @@ def run_trials(
 def run_asked(search: Search, setup: StudySetup, conclude: Conclude | None = None) -> SearchSummary:
     """Measure what a strategy asks for, until it is done or the budget is out.
 
-    Each result is durable before anybody is told of it. Started again with the same folder, the
-    strategy is told what is there, and the search goes on: nothing is measured a second time unless
+    Each result is durable before anybody hears of it. Started again with the same folder, the
+    strategy gets what is there, and the search goes on: nothing is measured a second time unless
     the strategy asks for a repeat. Ctrl-C or SIGTERM end the measuring, and the search concludes
     from what it has, as :func:`run_trials` does. Raises ConfigError if the strategy asks for what
     cannot be carried out as written; DeviceError if no GPU could be used; TrackingError if results

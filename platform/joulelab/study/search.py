@@ -131,7 +131,7 @@ def conclude_search(
 ) -> SearchResult:
     """Work out what a search found and write answer, report, plots and table.
 
-    ``evidence`` is what the strategy was told of the results in ``store``, ``course`` the same
+    ``evidence`` is what the strategy knows of the results in ``store``, ``course`` the same
     trial by trial. Raises MeasurementError if the baseline was not measured, or nothing ties it to
     the best; TrackingError if the results cannot be read or the answer not be written.
     """

@@ -52,7 +52,7 @@ class SearchProgress(StudyProgress):
     def follow(self, outcome: Outcome, spent_j: float) -> ChartPoint:
         """Take in what came of a trial, ``spent_j`` joules in, and show where the search stands."""
         step = self.course.add(outcome, spent_j=spent_j)
-        if self._start_s is not None:  # those of earlier runs are told before this one begins
+        if self._start_s is not None:  # those of earlier runs come before this one begins
             self._note_rate()
             self._show()
             self._tell_now_and_then()

@@ -1,4 +1,4 @@
-"""The queue of a search: trials that a strategy asks for, and is told of as they end."""
+"""The queue of a search: trials that a strategy asks for, and learns of as they end."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -40,7 +40,7 @@ none is given a trial ahead, which would be chosen without what the others are a
 class Sentinel:
     """A configuration that every GPU measures first and again and again: drift and boards show.
 
-    The strategy knows it, and is told of it as of any other. ``every`` are the trials of a GPU
+    The strategy knows it, and learns of it as of any other. ``every`` are the trials of a GPU
     between two of them. Where the budget leaves each GPU only a few trials, or is not one of
     trials, one of so many is a GPU's first sentinel.
     """
@@ -97,7 +97,7 @@ class SearchQueue(StudyTrials):
 
     @override
     def has_rest(self, store: ResultStore) -> bool:
-        return True  # whether there is, only the strategy knows, once it was told
+        return True  # whether there is, only the strategy knows, once it has the outcome
 
     @override
     def resume(
@@ -142,7 +142,7 @@ class SearchQueue(StudyTrials):
         if sentinel and self._search.sentinel is not None:
             return self.begin(self._search.sentinel.configuration, sentinel=True)
         candidate = None if self._has_nothing else self._strategy.ask()
-        self._has_nothing = candidate is None  # until it is told: every idle GPU comes and asks
+        self._has_nothing = candidate is None  # until an outcome: every idle GPU comes and asks
         return None if candidate is None else self.begin(candidate)
 
     def is_due(self, uuid: str) -> bool:

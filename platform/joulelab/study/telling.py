@@ -1,6 +1,6 @@
 """What a study tells those who watch: what each GPU measures, and how far it is.
 
-Of a trial nothing is told while it is measured.
+Of a trial nothing is published while it is measured.
 """
 
 import logging
@@ -38,7 +38,7 @@ Done = Callable[[Sequence[Measurement]], None]
 class Teller:
     """Tells what this process does on a GPU; where it cannot, the log says so once.
 
-    It is told beside the clock guard at ``guard_socket``; ``None`` for the user's own.
+    It is published beside the clock guard at ``guard_socket``; ``None`` for the user's own.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Teller:
             self._file.tell(replace(change(self._file.activity), since_unix_s=time.time()))
         except (JouleLabError, OSError) as error:  # nobody's measurement is to fail for that
             self._is_mute = True
-            _log.warning("Other processes cannot be told what is measured here: %s", error)
+            _log.warning("Other processes cannot see what is measured here: %s", error)
 
 
 class Savings:
@@ -134,7 +134,7 @@ _WRITE_S = 1.0
 class StateKeeper:
     """Writes the state of a study with every event, if many run once a second; call it with each.
 
-    ``on_event`` is told every event afterwards; ``clock`` returns seconds since 1970.
+    ``on_event`` gets every event afterwards; ``clock`` returns seconds since 1970.
     """
 
     def __init__(
@@ -218,4 +218,4 @@ class StateKeeper:
             write_state(self._folder, self.state)
         except TrackingError as error:  # whoever watches sees less; the results are elsewhere
             self._is_mute = True
-            _log.warning("Whoever watches cannot be told how far the study is: %s", error)
+            _log.warning("Whoever watches cannot see how far the study is: %s", error)

@@ -144,7 +144,7 @@ class GpuWorker:
         return session.attribute(configuration, method, variants)
 
     def abandon(self) -> None:
-        """Store nothing from now on: whoever is told so can read the store for the last time."""
+        """Store nothing from now on: whoever hears so can read the store for the last time."""
         with self._storing:
             self._is_abandoned = True
 

@@ -155,7 +155,7 @@ class _Unfilled(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @classmethod
     @override
     def _should_skip_dynamo(cls) -> bool:
-        """Take calls as they are: a compiler that is told to keep out is asked at each of them."""
+        """Take calls as they are: a compiler that must keep out is asked at each of them."""
         return False
 
     @override

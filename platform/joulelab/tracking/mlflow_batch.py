@@ -22,7 +22,7 @@ MOST = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRun:
-    """A run that has ended, and all that MLflow is told of it; times are in Unix milliseconds."""
+    """A run that has ended, and all that MLflow gets of it; times are in Unix milliseconds."""
 
     run_id: str
     name: str
@@ -126,7 +126,7 @@ class Batches:
 
 
 def ended_run(measurement: Measurement, tags: Mapping[str, str]) -> EndedRun:
-    """Return what MLflow is told of a measurement, which is known by its ``tags``."""
+    """Return what MLflow gets of a measurement, which is known by its ``tags``."""
     start_ms, windows = ms_of(measurement.provenance.started_at), measurement.windows
     length_s = windows[-1].start_s + windows[-1].duration_s - windows[0].start_s if windows else 0.0
     return EndedRun(

@@ -1,10 +1,10 @@
-"""The results of a study on disk: durable before anybody else is told.
+"""The results of a study on disk: durable before anybody else hears of them.
 
 A results folder holds::
 
     study.json                    what was asked for, by which command and code
     answer.json                   what was found, once the study has ended
-    search.json                   what a search was asked and told, likewise
+    search.json                   what a search was asked and what it measured, likewise
     measurements/<writer>.jsonl   one line per measurement, appended and never changed
     traces/<measurement>.parquet  power and all else over time, on disk before its line
     delivered/<writer>.jsonl      which measurements a tracking store already has

@@ -68,7 +68,7 @@ def default_store(folder: Path) -> str | None:
     try:
         check_database_folder(Path(uri.removeprefix("sqlite:///")))
     except ConfigError as error:
-        _logger.warning("MLflow is told nothing. %s", error)
+        _logger.warning("MLflow gets nothing. %s", error)
         return None
     return uri
 

@@ -183,7 +183,7 @@ def no_cost(name: str, trace: str = "") -> ConfigError:
     ``trace`` says what a trace of it showed.
     """
     return ConfigError(
-        f"{name} has no cost, which simulated GPUs and the estimator are told of a program{trace}; "
+        f"{name} has no cost, which simulated GPUs and the estimator need of a program{trace}; "
         "give it one (docs/how-to/own_program.md), or measure it on a real GPU."
     )
 

@@ -139,7 +139,7 @@ def lstm_recipe() -> Recipe:
 
 
 class Reader(nn.Module):
-    """Two convolutions, and a layer of features from which the digit is told."""
+    """Two convolutions, and a layer of features from which the digit is read."""
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()

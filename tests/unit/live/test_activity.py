@@ -207,4 +207,4 @@ def test_a_place_that_is_missing_fails_no_measurement(folder, lab, caplog, monke
 
     assert first.valid
     assert second.valid
-    assert [r.message for r in caplog.records if "cannot be told" in r.message] != []
+    assert [r.message for r in caplog.records if "cannot see" in r.message] != []

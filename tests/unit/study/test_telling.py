@@ -128,7 +128,7 @@ def test_a_state_that_cannot_be_written_ends_no_study(tmp_path, caplog):
     keeper(replace(STARTED, num_skipped=5))
 
     assert len(heard) == 2
-    assert len([r for r in caplog.records if "cannot be told" in r.message]) == 1
+    assert len([r for r in caplog.records if "cannot see" in r.message]) == 1
 
 
 def test_a_broken_state_is_told(tmp_path):

@@ -144,7 +144,7 @@ def test_by_default_results_on_such_a_file_system_have_no_store_and_the_log_says
 
     assert [default_store(shared), default_store(shared)] == [None, None]
     assert default_store(tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
-    assert caplog.text.count("MLflow is told nothing.") == 1
+    assert caplog.text.count("MLflow gets nothing.") == 1
 
 
 def test_two_nodes_whose_processes_have_one_number_write_drafts_of_their_own(tmp_path, monkeypatch):

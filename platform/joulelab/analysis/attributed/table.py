@@ -62,7 +62,7 @@ def method_words(found: Attribution) -> str:
 
 
 def metering_words(phase: str, cost: MeteringCost) -> str:
-    """Say what metering costs the pace of a phase, if it can be told."""
+    """Say what metering costs the pace of a phase, if it is known."""
     found = cost.slowdown
     if not cost.is_known:
         return (
@@ -76,7 +76,7 @@ def metering_words(phase: str, cost: MeteringCost) -> str:
 
 
 def notes(found: Attribution) -> list[str]:
-    """Return what could not be told, and that it is not of hardware where it is not."""
+    """Return what could not be determined, and that it is not of hardware where it is not."""
     origin = [NOT_HARDWARE_NOTE] * (found.device.backend in NOT_HARDWARE)
     return [
         *origin,

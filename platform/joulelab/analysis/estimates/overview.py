@@ -227,7 +227,7 @@ def _factor(values: Sequence[float], i: int) -> list[RenderableType]:
     return [f"{factor:.3g}", bar(values[i] / max(values), width=10)]
 
 
-_RESOLUTION = 0.01  # share by which estimates must differ to be told apart, as in sweeps
+_RESOLUTION = 0.01  # share by which estimates must differ to count as different, as in sweeps
 
 
 def with_front(cells: Sequence[Cell], prices: Mapping[str, float]) -> tuple[Cell, ...]:

@@ -119,7 +119,7 @@ def stack_figure(phase: PhaseEstimate) -> Figure:
 def parts(phase: PhaseEstimate, *, max_parts: int = MAX_PARTS) -> dict[str, EnergySplit]:
     """Sum the energy of ``phase`` by module, in the order in which modules first run.
 
-    Paths are cut at some depth, and layers that are told apart by numbers put together as
+    Paths are cut at some depth, and layers that differ in a number alone put together as
     ``layers.*``, so that there are most parts but not more than ``max_parts``; if even the first
     names are too many, those that need least energy are put together.
     """

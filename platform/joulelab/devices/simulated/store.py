@@ -29,7 +29,7 @@ _SETTINGS = ("locked_sm_mhz", "locked_mem_mhz", "power_limit_mw")
 
 
 def default_root() -> Path:
-    """Return where simulated drivers keep their state unless told otherwise.
+    """Return where simulated drivers keep their state unless set otherwise.
 
     One place for a user and a machine, as for a driver: ``TMPDIR`` may differ between a program and
     the guard that it borrows from. Raises DeviceError if somebody else made a folder or a link of

@@ -1,6 +1,6 @@
 """What convolutions take to bring images and weights into the layout of the matrix units.
 
-PyTorch keeps images channel by channel unless told otherwise. The convolutions of cuDNN on tensor
+PyTorch keeps images channel by channel unless asked otherwise. The convolutions of cuDNN on tensor
 cores want all channels of a pixel side by side, so each brings its input and its weights into that
 layout and its result back, at every call, in kernels of their own. They transpose tiles of 32
 positions and 32 channels, and take as long where a tile is not full: windows of 9 fill it to 9 / 32

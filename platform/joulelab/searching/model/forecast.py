@@ -153,7 +153,7 @@ class Forecaster:
         )
 
     def _believed(self, valid: Sequence[Outcome], observed: Observed) -> Hypotheses:
-        """Return what outcomes tell, by way of what the first of them told.
+        """Return what outcomes imply, by way of what the first of them implied.
 
         From the prior, many measurements are too far to be found by steps of a law made linear. The
         stages depend on nothing else, so that a search that is resumed believes what it believed.

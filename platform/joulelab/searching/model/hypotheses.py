@@ -68,7 +68,7 @@ class Quantities:
 class Hypotheses:
     """What measured configurations tell of the others, whatever bounds them.
 
-    ``board`` is what is expected of the board, ``before`` what fewer measurements told, the first
+    ``board`` is what is expected of the board, ``before`` what fewer measurements showed, the first
     of these; from there it goes on.
     """
 

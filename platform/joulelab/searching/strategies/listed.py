@@ -24,7 +24,7 @@ from joulelab.searching.evidence import Evidence, Problem
 
 
 class Listed(Strategy):
-    """Asks for each configuration of a list once, leaving out those that were told.
+    """Asks for each configuration of a list once, leaving out those whose outcome is known.
 
     A failed one is not asked for again: trying again is up to who runs the trials.
     """
