@@ -16,7 +16,8 @@ from joulelab.tracking.durable import write_whole
 class Output:
     """What a command found: as JSON has it, as numbers in SI units, in sentences and tables.
 
-    ``page`` makes its HTML page, by default of the sentences and tables.
+    ``page`` makes its HTML page, by default of the sentences and tables. ``content`` may be a
+    function that makes it, as what nobody asks for need not be made.
     """
 
     content: object
@@ -28,7 +29,8 @@ class Output:
     @property
     def json(self) -> str:
         """One JSON object; what is no number has no place in it."""
-        return json.dumps(self.content, indent=2, default=dict, allow_nan=False)
+        content = self.content() if callable(self.content) else self.content
+        return json.dumps(content, indent=2, default=dict, allow_nan=False)
 
     def write(self, path: Path) -> Path:
         """Write it to a file, whole or not at all, as the suffix says; return the path.

@@ -194,7 +194,7 @@ def cells_answer(cells: Sequence[Cell], *, per_group: bool = False) -> Output:
         return page(cells)
 
     return Output(
-        content={
+        content=lambda: {
             "schema_version": SCHEMA_VERSION,
             "joulelab_version": joulelab_version(),
             "estimates": [_cell(cell) for cell in cells],

@@ -116,6 +116,7 @@ class _Groups:
     def __init__(self, result: PhaseRun) -> None:
         self._result, self._where = result, result.where
         self._runs = result.plan.phase.count
+        self._waiting_w = float(result.waiting_w[0])
         self._found: dict[tuple[int, float], tuple[Event, ...]] = {}
 
     def estimates(self, *, events: bool) -> tuple[GroupEstimate, ...]:
@@ -139,7 +140,7 @@ class _Groups:
         settled, costs, where = self._result.settled, self._result.costs, self._where
         main, runs = members[main_operator(members)], self._runs
         all_runs = runs * where.num_devices
-        waiting_j = wait_s * float(self._result.waiting_w[0])
+        waiting_j = wait_s * self._waiting_w
         energy = EnergySplit(
             compute_j=float(settled.compute_j[0, row]),
             memory_j=float(settled.memory_j[0, row]),
