@@ -223,7 +223,8 @@ def _legend(phase: PhaseResult) -> list[str]:
     lines += scatter_words(phase)
     if any(row.num_invalid for row in phase.rows):
         lines.append("n: valid measurements, minus those that broke the validity contract")
-    lines += dict.fromkeys(f"not compared: {e.why}" for e in phase.exclusions if e.why)
+    apart = Counter(why for why, _ in {(e.why, e.label): 0 for e in phase.exclusions if e.why})
+    lines += [f"{counted(num, 'point')} not compared: {why}" for why, num in apart.items()]
     lost = Counter(row.reasons[:1] for row in phase.rows if row.figures is None)
     if lost:
         named = ", ".join(f"{num} {' '.join(why) or 'not compared'}" for why, num in lost.items())
