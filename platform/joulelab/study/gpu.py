@@ -52,13 +52,19 @@ class StudyGpu:
 
 
 def study_clocks_mhz(gpus: Sequence[StudyGpu]) -> tuple[int, ...]:
-    """Return the SM clocks that studies of this GPU sweep: those of the catalogue, else all."""
-    first = gpus[0]
-    spec = spec_of_boards(first.identity.name)
-    settable = first.capabilities.sm_clocks_mhz
+    """Return the SM clocks that studies of GPUs of one product sweep: the catalogue's, else all."""
+    spec, settable = spec_of_boards(gpus[0].identity.name), settable_clocks_mhz(gpus)
     if spec is None:
         return settable
     return tuple(clock for clock in spec.study_clocks_mhz if clock in settable)
+
+
+def settable_clocks_mhz(gpus: Sequence[StudyGpu]) -> tuple[int, ...]:
+    """Return the SM clocks, the highest first, that one of ``gpus`` at least can be set to.
+
+    Boards of one product differ in them where they are replayed: each was recorded at its own.
+    """
+    return tuple(sorted({c for gpu in gpus for c in gpu.capabilities.sm_clocks_mhz}, reverse=True))
 
 
 def check_clocks(knob: str, clocks_mhz: Sequence[int | None], gpus: Sequence[StudyGpu]) -> None:

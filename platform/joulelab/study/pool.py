@@ -58,8 +58,14 @@ class WorkerPool(ABC):
         asked between trials at the latest, on a cluster at least once a second. Raises
         TrackingError if results cannot be stored.
         """
-        products = {uuid: gpu.identity.name for uuid, gpu in self._gpus.items()}
-        self._schedule = Schedule(trials, self._uuids, untied=untied, products=products)
+        gpus = self._gpus.items()
+        self._schedule = Schedule(
+            trials,
+            self._uuids,
+            untied=untied,
+            products={uuid: gpu.identity.name for uuid, gpu in gpus},
+            clocks_mhz={uuid: frozenset(gpu.capabilities.sm_clocks_mhz) for uuid, gpu in gpus},
+        )
         self._source = source or NothingMore()
         yield from self._measure(must_stop)
 

@@ -14,7 +14,7 @@ from joulelab.core.trial import Trial, name_within
 from joulelab.errors import ConfigError
 from joulelab.searching.base import Outcome
 from joulelab.study.events import outcome_of, spent_j
-from joulelab.study.gpu import StudyGpu
+from joulelab.study.gpu import StudyGpu, by_product, settable_clocks_mhz
 from joulelab.study.schedule import MACHINERY
 from joulelab.tracking.durable import read_lines
 from joulelab.tracking.store import ResultStore, measurement_from_json
@@ -30,9 +30,9 @@ def check_feasible(
     """Refuse, before anything is started, what no GPU could carry out.
 
     Raises ConfigError if the trials are none, or of several studies; if a workload or a knob is
-    unknown; if simulated GPUs would need a cost that a program does not have; if a clock is not on
-    a GPU's grid (names its neighbours); or if a point is to be set although setters must not be
-    called.
+    unknown; if simulated GPUs would need a cost that a program does not have; if a clock is on the
+    grid of no GPU of a product (names its neighbours); or if a point is to be set although setters
+    must not be called.
     """
     studies = {trial.study for trial in trials}
     if len(studies) != 1:
@@ -46,9 +46,9 @@ def check_feasible(
                 "measure at the driver's clocks (--mode baseline), or allow control."
             )
         if point.sm_clock_mhz is not None:
-            for gpu in gpus:
-                if trial.fits(gpu.identity.name):
-                    check_on_grid(point.sm_clock_mhz, gpu.capabilities.sm_clocks_mhz)
+            those = [gpu for gpu in gpus if trial.fits(gpu.identity.name)]
+            for alike in by_product(those).values():
+                check_on_grid(point.sm_clock_mhz, settable_clocks_mhz(alike))
 
 
 def check_cost(configuration: Configuration, gpus: Sequence[StudyGpu]) -> None:

@@ -90,7 +90,8 @@ class Schedule:
     """Hands out trials, whose names are unique, in order, and takes back those to be done again.
 
     GPUs that are ``untied`` begin with a sentinel, if there are enough: GPUs are compared by what
-    all of them measured. ``products`` are those of the GPUs, by UUID; trials may be for one alone.
+    all of them measured. ``products`` are those of the GPUs, by UUID; trials may be for one alone,
+    and at a clock that not all can be set to: ``clocks_mhz`` are theirs, of none those of any.
     A trial is tried ``max_tries`` times in all; ``max_strikes`` failures in a row put a GPU out of
     service. Raises ConfigError if two trials share a name.
     """
@@ -102,10 +103,12 @@ class Schedule:
         *,
         untied: Collection[str] = (),
         products: Mapping[str, str] | None = None,
+        clocks_mhz: Mapping[str, Collection[int]] | None = None,
         max_tries: int = MAX_TRIES,
         max_strikes: int = 3,
     ) -> None:
         self._products = products or {}
+        self._clocks_mhz = clocks_mhz or {}
         self._names: set[str] = set()
         self._waiting: dict[str | None, deque[_Waiting]] = {}  # by product; None: of any
         for trial in trials:
@@ -185,7 +188,9 @@ class Schedule:
         return self._waiting.setdefault(trial.device_name, deque())
 
     def _fits(self, waiting: _Waiting, uuid: str) -> bool:
-        return waiting.trial.fits(self._products.get(uuid))
+        clock_mhz = waiting.trial.configuration.point.sm_clock_mhz
+        can_be_set = clock_mhz is None or clock_mhz in self._clocks_mhz.get(uuid, (clock_mhz,))
+        return can_be_set and waiting.trial.fits(self._products.get(uuid))
 
     def _may_do(self, waiting: _Waiting, uuid: str) -> bool:
         """Whether ``uuid`` may be given a trial, which another is to try again if there is one."""

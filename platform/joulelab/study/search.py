@@ -240,8 +240,13 @@ def problem_on(
     ConfigError if there is nothing to choose, a power limit that may not be set, or if a GPU that
     is simulated computes in none of the formats.
     """
+    common_mhz = [
+        clock
+        for clock in study_clocks_mhz(gpus)
+        if all(clock in gpu.capabilities.sm_clocks_mhz for gpu in gpus)
+    ]
     axes = {
-        name: study_clocks_mhz(gpus) if isinstance(values, str) else tuple(values)
+        name: tuple(common_mhz if isinstance(values, str) else values)
         for name, values in asked.items()
     }
     for knob in ("sm_clock_mhz", "mem_clock_mhz"):

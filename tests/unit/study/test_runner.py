@@ -521,6 +521,27 @@ def test_settings_alone_are_the_workloads_and_not_a_programs_that_takes_them(mak
     assert WORKLOADS.name_of(IdleSettings()) == "idle"
 
 
+def test_a_sweep_over_several_boards_can_be_replayed(make_lab, tmp_path, guard_socket):
+    """It was refused: each board was measured at clocks of its own, and was to have all of them."""
+    options = {"results_dir": tmp_path, "guard_socket": guard_socket, "progress": False}
+    recorded = joulelab.sweep(
+        "gemm", every=8, repeats=2, lab=make_lab(num_gpus=3, study="recorded")
+    )
+    boards = {
+        uuid: {m.configuration.point for m in recorded.measurements if m.device.uuid == uuid}
+        for uuid in {m.device.uuid for m in recorded.measurements}
+    }
+    lab = joulelab.Lab(device="replay", store=recorded.folder, num_gpus=3, **options)
+
+    found = joulelab.sweep("gemm", every=1, repeats=2, lab=lab)
+
+    assert len({frozenset(points) for points in boards.values()}) > 1
+    points = {row.point for row in recorded.result.phases[0].rows if row.figures}
+    assert {row.point for row in found.result.phases[0].rows if row.figures} == points
+    assert all(m.configuration.point in boards[m.device.uuid.removeprefix("REPLAY-")]
+               for m in found.measurements)  # fmt: skip
+
+
 def test_a_recorded_sweep_of_constant_power_is_read(tmp_path, guard_socket):
     table = tmp_path / "sweep.csv"
     rows = (f"A100(GA100),bfs,{clock_mhz},200,1\n" for clock_mhz in (1410, 1200, 900))

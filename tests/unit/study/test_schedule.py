@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulelab.core.configuration import Configuration
+from joulelab.core.point import OperatingPoint
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError
 from joulelab.study.schedule import Schedule, TrialSource
@@ -111,6 +112,22 @@ def test_a_resumed_trial_goes_on_counting_its_attempts():
     schedule.retry(schedule.take("a"), "a")
 
     assert schedule.take("a").attempt == 5
+
+
+def test_a_clock_goes_to_a_gpu_that_can_be_set_to_it_also_when_it_is_tried_again():
+    """Of recorded boards each can be set to what it was recorded at."""
+    low, high, free = (
+        replace(
+            trial, configuration=Configuration.of("idle", point=OperatingPoint(sm_clock_mhz=mhz))
+        )
+        for trial, mhz in zip(trials(3), (900, 1200, None), strict=True)
+    )
+    schedule = Schedule([high, low, free], ["a", "b"], clocks_mhz={"a": (900,), "b": (900, 1200)})
+
+    assert [schedule.take("a"), schedule.take("b")] == [low, high]
+    assert schedule.retry(high, "b")
+    assert schedule.take("a") == free
+    assert schedule.take("b").name == high.name
 
 
 def test_failures_in_a_row_add_up_and_a_success_clears_them():
