@@ -152,6 +152,19 @@ def require_package(metric: str, package: str, module: str) -> None:
         raise ConfigError(f"{metric} needs the package {package}: pip install 'joulelab[quality]'.")
 
 
+def require_finite(what: str, outputs: FloatArray, reference: FloatArray | None = None) -> None:
+    """Refuse outputs, or the reference's, that are no numbers, as an overflow leaves.
+
+    Raises MeasurementError that says whose they are.
+    """
+    for whose, each in (("the", outputs), ("the reference's", reference)):
+        if each is not None and not np.isfinite(each).all():
+            raise MeasurementError(
+                f"{what} needs numbers, and some of {whose} outputs are not numbers, as an "
+                "overflow leaves; take a number format of a larger range."
+            )
+
+
 def hub_rows(source: str) -> list[Mapping[str, Any]]:
     """Read the rows of a data set of the hub; ConfigError if it cannot be read.
 

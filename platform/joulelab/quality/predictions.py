@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError
-from joulelab.quality.base import FloatArray, Metric, Need, ReadsTokens, Score
+from joulelab.quality.base import FloatArray, Metric, Need, ReadsTokens, Score, require_finite
 from joulelab.quality.text_data import TextData
 from joulelab.quality.uncertainty import pooled_score, ratio_of_sums
 
@@ -64,6 +64,8 @@ class NextTokens(Metric):
     def score(
         self, observed: Sequence[FloatArray], data: TextData, reference: Sequence[FloatArray]
     ) -> Score:
+        # The likeliest is a number if all are; others may be the logarithm of no probability at all
+        require_finite(self.name, *map(_likeliest, (observed, reference)))
         values = list(map(self.compared, observed, reference))
         counts = [len(each) for each in values]
         return pooled_score([float(each.sum()) for each in values], counts, "token")
@@ -71,6 +73,10 @@ class NextTokens(Metric):
     @override
     def pooled(self, samples: Sequence[Any]) -> float:
         return ratio_of_sums(samples)
+
+
+def _likeliest(log_probabilities: Sequence[FloatArray]) -> FloatArray:
+    return np.concatenate([each.max(axis=1) for each in log_probabilities])
 
 
 def require_texts(metric: str, data: TextData) -> None:

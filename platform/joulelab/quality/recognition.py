@@ -18,9 +18,9 @@ from joulelab.quality.base import (
     Metric,
     Need,
     Score,
+    require_finite,
 )
 from joulelab.quality.image_data import DetectionData, LabelledData
-from joulelab.quality.images import require_finite
 from joulelab.quality.predictions import divergence, log_softmax
 from joulelab.quality.uncertainty import grouped_score, ratio_of_sums
 
@@ -49,7 +49,7 @@ class Classes(Metric):
 
     @override
     def score(self, observed: FloatArray, data: LabelledData, reference: Any) -> Score:
-        require_finite(self.name, observed)
+        require_finite(self.name, observed, reference)
         return grouped_score(self.values(observed, data, reference), data.counted, data.groups)
 
 

@@ -162,6 +162,17 @@ def test_objects_are_found_in_the_pixels_of_images_of_several_sizes():
         assert (centres < np.array(image.shape[:0:-1])).all()
 
 
+def test_a_detector_whose_outputs_are_no_numbers_finds_nothing_that_is_scored():
+    """What is no number is below every confidence: a broken network scored like a blind one."""
+    images = read_detection_images(None).images[:1]
+    with subject("detection").open() as network:
+        for weights in network.network.parameters():
+            weights.data[:] = np.nan
+
+        with pytest.raises(MeasurementError, match="are not numbers"):
+            network.detect(images, {})
+
+
 def boxes(offset_px=0.0, scored=True):
     corners = np.array([[10.0, 10, 50, 50], [60, 60, 90, 95]]) + offset_px
     return Boxes(
