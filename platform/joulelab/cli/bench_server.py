@@ -203,8 +203,8 @@ def _lines(use: ServerUse) -> list[str]:
             if name in known:
                 lines.append(uncertain(known[name], relative * known[name], f"J/{per}"))
         lines.append(
-            f"{run_report.PLUS_MINUS_SENSOR} Energy is that of whole GPUs from the first request "
-            "to the last answer, idle power included."
+            f"{run_report.PLUS_MINUS_SENSOR} Energy is that of whole GPUs from the begin of the "
+            "load to the last answer, idle power included."
         )
     if not served.has_token_counts and served.output_tokens:
         lines.append(

@@ -122,6 +122,18 @@ def test_a_server_that_runs_already_is_measured_by_its_pid_and_not_foreign(lab):
     assert lab.result["metrics"]["energy_j"] > 0
 
 
+def test_rates_are_over_the_time_that_the_energy_is_of(lab):
+    """Requests at random first wait for one to be due. The energy held that wait and the duration
+    did not, so that the power of a load was more than the GPU drew, and 8 requests at 4/s were
+    more in a second than they are."""
+    done = lab.bench("--requests", "8", "--rate-per-s", "4", server=lab.server)
+
+    assert done.returncode == 0, done.stderr
+    (gpu,), found = lab.result["gpus"], lab.result["metrics"]
+    assert found["duration_s"] == pytest.approx(gpu["duration_s"], abs=0.15)  # the wait: 0.46 s
+    assert found["requests_per_s"] == pytest.approx(8 / found["duration_s"])
+
+
 def test_the_process_of_another_than_the_server_is_foreign(lab):
     with subprocess.Popen(lab.server) as server, subprocess.Popen(["sleep", "50"]) as other:
         lab.bench("--pid", str(other.pid), "--requests", "64", "--uuid", GPU)
