@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import exp
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -221,12 +220,18 @@ class Perplexity(Metric):
     def score(self, observed: Sequence[Surprise], data: TextData, reference: object) -> Score:
         counts = [each.num_tokens for each in observed]
         surprise = pooled_score([each.nats for each in observed], counts, "token")
-        value, u = exp(surprise.value), surprise.u
+        value, u = _perplexity(surprise.value), surprise.u
         return replace(surprise, value=value, u=None if u is None else value * u)
 
     @override
     def pooled(self, samples: Sequence[Any]) -> float:
-        return exp(ratio_of_sums(samples))
+        return _perplexity(ratio_of_sums(samples))
+
+
+def _perplexity(surprise: float) -> float:
+    """Return the perplexity of so many nats per token; infinite beyond what numbers can hold."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(surprise))
 
 
 def sliding_windows(

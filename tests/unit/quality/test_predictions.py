@@ -77,6 +77,13 @@ def test_perplexity_is_the_inverse_of_the_probability_of_what_comes():
     assert scored(Perplexity(), successor(0.8)).value == pytest.approx(1 / 0.8)
 
 
+def test_a_perplexity_beyond_all_numbers_is_refused():
+    """A network of large logits that is sure of the wrong token ended in an OverflowError."""
+    with pytest.raises(MeasurementError, match="finite, got inf"):
+        scored(Perplexity(), 2000 * np.eye(VOCABULARY))
+    assert Perplexity().pooled([(800.0, 1)]) == np.inf
+
+
 def test_perplexity_is_that_of_torchmetrics():
     from joulelab.tracing.torchvision_shim import ensure_torchvision
 
