@@ -10,7 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from joulelab.core.quality import RETENTION_LEVEL, retention
-from joulelab.core.statistics import log_ratio_interval, mean_u, student_t
+from joulelab.core.statistics import (
+    jackknife_u,
+    log_ratio_interval,
+    mean_u,
+    student_t,
+)
 from joulelab.errors import MeasurementError
 from joulelab.quality.base import Metric, Score
 
@@ -89,10 +94,9 @@ def retention_interval(metric: Metric, ours: Score, theirs: Score) -> tuple[floa
             log(retention(mine, others, metric.direction))
             for mine, others in zip(ours.samples, theirs.samples, strict=True)
         ]
-        n = len(kept)
-        u = sqrt((n - 1) * float(np.var(kept)))
         center = log(retention(ours.value, theirs.value, metric.direction))
-        return log_ratio_interval(center, u, student_t(RETENTION_LEVEL, n))
+        factor = student_t(RETENTION_LEVEL, len(kept))
+        return log_ratio_interval(center, float(jackknife_u(kept)), factor)
     return _bootstrap(metric, ours, theirs)
 
 
