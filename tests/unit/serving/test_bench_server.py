@@ -134,6 +134,13 @@ def test_rates_are_over_the_time_that_the_energy_is_of(lab):
     assert found["requests_per_s"] == pytest.approx(8 / found["duration_s"])
 
 
+def test_no_more_requests_are_said_to_be_in_flight_than_there_are(lab):
+    """One request was told as "1 requests, 8 requests at a time"."""
+    done = lab.bench("--requests", "1", server=lab.server)
+
+    assert ": 1 request, 1 request at a time" in done.stderr
+
+
 def test_the_process_of_another_than_the_server_is_foreign(lab):
     with subprocess.Popen(lab.server) as server, subprocess.Popen(["sleep", "50"]) as other:
         lab.bench("--pid", str(other.pid), "--requests", "64", "--uuid", GPU)
