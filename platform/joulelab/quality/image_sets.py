@@ -19,7 +19,7 @@ from joulelab.quality.image_data import (
     images_at,
     pink_images,
 )
-from joulelab.quality.text_data import json_rows
+from joulelab.quality.text_data import file_text, json_rows
 
 _PROMPTS = (
     "a red apple on a wooden table",
@@ -82,7 +82,7 @@ def _of_path(path: Path) -> ImageData:
 
 def _prompts_in(file: Path) -> Iterator[str]:
     if file.suffix == ".txt":
-        yield from filter(str.strip, file.read_text(encoding="utf-8").splitlines())
+        yield from filter(str.strip, file_text(file).splitlines())
     elif file.suffix == ".jsonl":
         yield from (str(row["prompt"]) for row in json_rows(file, ("prompt",)))
 
@@ -183,7 +183,7 @@ def read_detection_images(source: str | None) -> DetectionData:
 
 def _described(folder: Path, file: Path) -> DetectionData:
     try:
-        described = json.loads(file.read_text(encoding="utf-8"))
+        described = json.loads(file_text(file))
         named = {each["id"]: each["file_name"] for each in described["images"]}
         objects = [_objects(described["annotations"], number) for number in named]
         classes = {str(each["name"]): int(each["id"]) for each in described["categories"]}
