@@ -107,7 +107,12 @@ class DetectionData:
     @property
     def digest(self) -> str:
         """Digest of its content."""
-        held = (array for each in self.objects for array in (each.corners_px, each.labels))
+        held = (
+            array
+            for each in self.objects
+            for array in (each.corners_px, each.labels, each.crowds)
+            if array is not None
+        )
         return content_digest(sorted(map(repr, self.classes.items())), [*self.images, *held])
 
 

@@ -194,11 +194,12 @@ def _described(folder: Path, file: Path) -> DetectionData:
 
 
 def _objects(annotations: list[Mapping[str, Any]], image: object) -> Boxes:
-    """Return the boxes of an image, without those that stand for crowds."""
-    own = [a for a in annotations if a["image_id"] == image and not a.get("iscrowd")]
+    """Return the boxes of an image, those that stand for crowds among them."""
+    own = [each for each in annotations if each["image_id"] == image]
     boxes = np.array([each["bbox"] for each in own], dtype=np.float64).reshape(-1, 4)
     left_top, width_height = boxes[:, :2], boxes[:, 2:]
     return Boxes(
         corners_px=np.hstack([left_top, left_top + width_height]),
         labels=np.array([each["category_id"] for each in own], dtype=np.int64),
+        crowds=np.array([each.get("iscrowd", 0) for each in own], dtype=np.int64),
     )

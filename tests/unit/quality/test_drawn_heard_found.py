@@ -210,9 +210,10 @@ def scenes(tmp_path):
 def test_objects_are_read_as_coco_describes_them(scenes):
     data = read_detection_images(str(scenes))
 
-    assert [len(each.labels) for each in data.objects] == [0, 1]
-    assert data.objects[1].corners_px.tolist() == [[1, 2, 11, 22]]
-    assert data.objects[1].labels.tolist() == [3]
+    assert [each.has_objects for each in data.objects] == [False, True]
+    assert data.objects[1].corners_px.tolist() == [[1, 2, 11, 22], [0, 0, 40, 30]]
+    assert data.objects[1].labels.tolist() == [3, 3]
+    assert data.objects[1].crowds.tolist() == [0, 1]
     assert data.classes == {"cat": 3}
 
 
