@@ -139,8 +139,13 @@ class ImageFiles(Sequence[FloatArray]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return ImageFiles(self._open[index])
-        with self._open[index]() as image:
-            pixels = np.asarray(image.convert("RGB"), dtype=np.float32)
+        try:
+            with self._open[index]() as image:
+                pixels = np.asarray(image.convert("RGB"), dtype=np.float32)
+        except OSError as error:
+            raise ConfigError(
+                f"Image {index + 1} of {len(self)} of the data set cannot be read: {error}."
+            ) from error
         values: FloatArray = np.moveaxis(pixels, -1, 0) / np.float32(_LARGEST)
         return values
 

@@ -237,3 +237,15 @@ def test_a_folder_that_is_no_data_set_is_refused(scenes):
         read_detection_images("nowhere")
     with pytest.raises(ConfigError, match="networks of transformers"):
         subject("detection", model="yolov8n").open().__enter__()
+
+
+def test_an_image_that_breaks_off_is_named(tmp_path):
+    """A copy that was not complete ended in an OSError when its turn to be read came."""
+    for name in ("a.png", "b.png"):
+        save(tmp_path / name)
+    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:-30])
+
+    images = read_detection_images(str(tmp_path)).images
+
+    with pytest.raises(ConfigError, match="Image 2 of 2 of the data set cannot be read"):
+        images[1]
