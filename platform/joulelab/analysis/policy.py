@@ -119,9 +119,10 @@ def _common(applications: Sequence[Application]) -> tuple[str, ...]:
     rest = [set(each.fit.configurations) for each in applications]
     labels = tuple(label for label in first if all(label in known for known in rest))
     if not set(labels) - {DEFAULT}:
+        but = " but the driver's own" if labels else ""
         raise MeasurementError(
-            "No operating point was measured with every application; sweep them over the same "
-            "clocks."
+            f"No operating point{but} was measured with every application; sweep them over the "
+            "same clocks."
         )
     return labels
 

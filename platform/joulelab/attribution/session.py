@@ -50,6 +50,7 @@ class Session:
     ``partners`` are the others; ``control`` turns their knobs, ``None`` being this process itself;
     ``report`` gets what is being done; ``bench`` measures, by default one that is made of the
     others. The profiler's traces are kept in ``traces``, if that is a folder; real GPUs have some.
+    Raises ConfigError if ``procedure`` measures no idle power, which every answer needs.
     """
 
     def __init__(
@@ -63,6 +64,8 @@ class Session:
         bench: Bench | None = None,
         traces: Path | None = None,
     ) -> None:
+        if procedure is not None and not procedure.idle_s:
+            raise ConfigError("Attribution needs idle power: idle_s must be above 0, got 0.")
         self._device = device
         self._traces = None if traces is None else traces.resolve()  # ranks run elsewhere
         self._num_boards = 1 + len(partners)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.analysis.quantities import brief, uncertain
+from joulelab.analysis.quantities import brief, counted, uncertain
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.cli import run_report
 from joulelab.cli.options import (
@@ -150,13 +150,13 @@ def parse(arguments: Sequence[str]) -> BenchServer:
 def print_server_use(use: ServerUse) -> None:
     """Print tables and what they mean, on the standard error."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    load = use.load
+    load, num = use.load, use.served.num_requests
     how = (
-        f"{load.concurrency} requests at a time"
+        f"{counted(min(load.concurrency, num), 'request')} at a time"
         if load.concurrency is not None
         else f"{load.rate_per_s:g} requests/s at random"
     )
-    console.print(Text(f"{use.model} at {use.url}: {load.num_requests} requests, {how}"))
+    console.print(Text(f"{use.model} at {use.url}: {counted(num, 'request')}, {how}"))
     if use.gpus:
         console.print(run_report.gpu_table(use.gpus))
     console.print(_latencies(use))
@@ -203,8 +203,8 @@ def _lines(use: ServerUse) -> list[str]:
             if name in known:
                 lines.append(uncertain(known[name], relative * known[name], f"J/{per}"))
         lines.append(
-            f"{run_report.PLUS_MINUS_SENSOR} Energy is that of whole GPUs from the first request "
-            "to the last answer, idle power included."
+            f"{run_report.PLUS_MINUS_SENSOR} Energy is that of whole GPUs from the begin of the "
+            "load to the last answer, idle power included."
         )
     if not served.has_token_counts and served.output_tokens:
         lines.append(

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from joulelab.analysis.quantities import quantity
 from joulelab.cli.power_models import MOST_LEVEL, Registration, of_intervals
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_SEED, MOST_W, check_positive, check_range
@@ -177,9 +178,11 @@ def _forecasts(found: Mapping[str, Mapping[str, Any]]) -> Iterator[RenderableTyp
     table = Table("recording", "duration", "mean power", "energy", "from", "to")
     for name, each in found.items():
         energy_j, duration_s = each["energy_j"], each["duration_s"]
-        ends = ["" if each[end] is None else f"{each[end]:.4g} J" for end in ("lower_j", "upper_j")]
-        mean = f"{energy_j / duration_s:.4g} W"
-        table.add_row(escape(name), f"{duration_s:.4g} s", mean, f"{energy_j:.4g} J", *ends)
+        ends = [
+            "" if each[end] is None else quantity(each[end], "J") for end in ("lower_j", "upper_j")
+        ]
+        spans = quantity(duration_s, "s"), quantity(energy_j / duration_s, "W")
+        table.add_row(escape(name), *spans, quantity(energy_j, "J"), *ends)
     yield table
     for name, each in found.items():
         for text in each["outside"]:

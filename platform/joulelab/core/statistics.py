@@ -6,7 +6,7 @@ from math import cos, exp, isinf, log, pi, sin, sqrt, tan
 from statistics import NormalDist, StatisticsError, fmean, linear_regression, stdev
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from joulelab.errors import ConfigError, MeasurementError
 
@@ -27,6 +27,16 @@ def mean_u(values: Sequence[float]) -> float:
     if not values:
         raise MeasurementError("The mean of no values is no number.")
     return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def jackknife_u(left_out: ArrayLike) -> NDArray[np.float64]:
+    """Return the standard uncertainty of a figure from its values without one thing each.
+
+    The things are along the first axis. It tends to be overstated (Efron and Stein, "The jackknife
+    estimate of variance", Annals of Statistics 9, 1981).
+    """
+    found = np.asarray(left_out, dtype=np.float64)
+    return np.asarray(sqrt(len(found) - 1.0) * found.std(axis=0))
 
 
 def student_t(level: float, num_values: int) -> float:

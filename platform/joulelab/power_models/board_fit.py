@@ -16,6 +16,7 @@ import numpy as np
 from scipy.optimize import least_squares, nnls  # type: ignore[import-untyped]
 
 from joulelab.core.power_law import relative_time
+from joulelab.core.statistics import jackknife_u
 from joulelab.errors import ConfigError
 from joulelab.hardware.board_facts import BoardFacts, ClockPoint
 from joulelab.hardware.processor import VoltageCurve
@@ -112,8 +113,8 @@ def fit_board(runs: Runs, limit_w: float) -> BoardFit:
     missed = _missed(found, coefficients)
     without = _without_each(found, coefficients) if len(found) > 1 else []
     left_u = np.array(_uncertainties(found, coefficients, top_mhz))
-    figures = np.array([(_rise(others, top_mhz), others[3]) for others in without])
-    rise_u, constant_u_w = np.maximum(left_u, _jackknife(figures)).tolist()
+    figures = [(_rise(others, top_mhz), others[3]) for others in without]
+    rise_u, constant_u_w = np.maximum(left_u, jackknife_u(figures) if figures else 0.0).tolist()
     return BoardFit(
         values=dict(zip(NAMES, coefficients.tolist(), strict=True)),
         top_clock_mhz=top_mhz,
@@ -213,15 +214,6 @@ def _uncertainties(
 def _without_each(found: Sequence[_Application], start: Array) -> list[Array]:
     """Return the board's coefficients when each application in turn is left out."""
     return [_fitted([other for other in found if other is not one], start) for one in found]
-
-
-def _jackknife(left_out: Array) -> Array:
-    """Return standard uncertainties of figures from those without one application each.
-
-    Shape ``(applications, figures)``; 0 where there are none (Efron and Stein 1981).
-    """
-    num = len(left_out)
-    return np.asarray(np.sqrt(num - 1.0) * left_out.std(axis=0)) if num else np.zeros(2)
 
 
 def _held_out(found: Sequence[_Application], without: Sequence[Array]) -> dict[str, float]:

@@ -152,6 +152,19 @@ def require_package(metric: str, package: str, module: str) -> None:
         raise ConfigError(f"{metric} needs the package {package}: pip install 'joulelab[quality]'.")
 
 
+def require_finite(what: str, outputs: FloatArray, reference: FloatArray | None = None) -> None:
+    """Refuse outputs, or the reference's, that are no numbers, as an overflow leaves.
+
+    Raises MeasurementError that says whose they are.
+    """
+    for whose, each in (("the", outputs), ("the reference's", reference)):
+        if each is not None and not np.isfinite(each).all():
+            raise MeasurementError(
+                f"{what} needs numbers, and some of {whose} outputs are not numbers, as an "
+                "overflow leaves; take a number format of a larger range."
+            )
+
+
 def hub_rows(source: str) -> list[Mapping[str, Any]]:
     """Read the rows of a data set of the hub; ConfigError if it cannot be read.
 
@@ -210,15 +223,23 @@ class Boxes:
     labels: IntArray  # class of each, shape (n,)
     # Confidence in each, shape (n,); None for objects that are really there
     scores: FloatArray | None = None
+    # 1 for each that stands for a crowd, in which what is found is neither right nor wrong, else 0,
+    # shape (n,); None without any
+    crowds: IntArray | None = None
 
     def __post_init__(self) -> None:
         n = len(self.labels)
-        scored = self.scores is None or len(self.scores) == n
-        if self.corners_px.shape != (n, 4) or not scored:
+        alike = all(each is None or len(each) == n for each in (self.scores, self.crowds))
+        if self.corners_px.shape != (n, 4) or not alike:
             raise ConfigError(
                 f"{n} labels go with as many boxes of 4 numbers and as many scores, got boxes "
                 f"of shape {self.corners_px.shape}."
             )
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether there are some, crowds apart."""
+        return len(self.labels) > (0 if self.crowds is None else int(self.crowds.sum()))
 
 
 @runtime_checkable

@@ -107,7 +107,12 @@ class DetectionData:
     @property
     def digest(self) -> str:
         """Digest of its content."""
-        held = (array for each in self.objects for array in (each.corners_px, each.labels))
+        held = (
+            array
+            for each in self.objects
+            for array in (each.corners_px, each.labels, each.crowds)
+            if array is not None
+        )
         return content_digest(sorted(map(repr, self.classes.items())), [*self.images, *held])
 
 
@@ -134,8 +139,13 @@ class ImageFiles(Sequence[FloatArray]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return ImageFiles(self._open[index])
-        with self._open[index]() as image:
-            pixels = np.asarray(image.convert("RGB"), dtype=np.float32)
+        try:
+            with self._open[index]() as image:
+                pixels = np.asarray(image.convert("RGB"), dtype=np.float32)
+        except OSError as error:
+            raise ConfigError(
+                f"Image {index + 1} of {len(self)} of the data set cannot be read: {error}."
+            ) from error
         values: FloatArray = np.moveaxis(pixels, -1, 0) / np.float32(_LARGEST)
         return values
 

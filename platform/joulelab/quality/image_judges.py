@@ -179,6 +179,8 @@ def _fields(boxes: Boxes) -> dict[str, torch.Tensor]:
         "boxes": _tensor(boxes.corners_px),
         "labels": torch.from_numpy(boxes.labels.astype(np.int64)),
     }
+    if boxes.crowds is not None:
+        fields["iscrowd"] = torch.from_numpy(boxes.crowds.astype(np.int64))
     return fields if boxes.scores is None else {**fields, "scores": _tensor(boxes.scores)}
 
 

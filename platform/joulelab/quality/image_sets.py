@@ -19,7 +19,7 @@ from joulelab.quality.image_data import (
     images_at,
     pink_images,
 )
-from joulelab.quality.text_data import json_rows
+from joulelab.quality.text_data import file_text, json_rows
 
 _PROMPTS = (
     "a red apple on a wooden table",
@@ -82,7 +82,7 @@ def _of_path(path: Path) -> ImageData:
 
 def _prompts_in(file: Path) -> Iterator[str]:
     if file.suffix == ".txt":
-        yield from filter(str.strip, file.read_text(encoding="utf-8").splitlines())
+        yield from filter(str.strip, file_text(file).splitlines())
     elif file.suffix == ".jsonl":
         yield from (str(row["prompt"]) for row in json_rows(file, ("prompt",)))
 
@@ -183,7 +183,7 @@ def read_detection_images(source: str | None) -> DetectionData:
 
 def _described(folder: Path, file: Path) -> DetectionData:
     try:
-        described = json.loads(file.read_text(encoding="utf-8"))
+        described = json.loads(file_text(file))
         named = {each["id"]: each["file_name"] for each in described["images"]}
         objects = [_objects(described["annotations"], number) for number in named]
         classes = {str(each["name"]): int(each["id"]) for each in described["categories"]}
@@ -194,11 +194,12 @@ def _described(folder: Path, file: Path) -> DetectionData:
 
 
 def _objects(annotations: list[Mapping[str, Any]], image: object) -> Boxes:
-    """Return the boxes of an image, without those that stand for crowds."""
-    own = [a for a in annotations if a["image_id"] == image and not a.get("iscrowd")]
+    """Return the boxes of an image, those that stand for crowds among them."""
+    own = [each for each in annotations if each["image_id"] == image]
     boxes = np.array([each["bbox"] for each in own], dtype=np.float64).reshape(-1, 4)
     left_top, width_height = boxes[:, :2], boxes[:, 2:]
     return Boxes(
         corners_px=np.hstack([left_top, left_top + width_height]),
         labels=np.array([each["category_id"] for each in own], dtype=np.int64),
+        crowds=np.array([each.get("iscrowd", 0) for each in own], dtype=np.int64),
     )

@@ -9,7 +9,14 @@ from typing_extensions import override
 
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.base import FloatArray, MakesImages, Metric, Need, Score
+from joulelab.quality.base import (
+    FloatArray,
+    MakesImages,
+    Metric,
+    Need,
+    Score,
+    require_finite,
+)
 from joulelab.quality.image_data import ImageData
 from joulelab.quality.uncertainty import mean_score
 
@@ -38,7 +45,7 @@ class Images(Metric):
 
     @override
     def score(self, observed: FloatArray, data: ImageData, reference: FloatArray) -> Score:
-        require_finite(self.name, observed)
+        require_finite(self.name, observed, reference)
         return mean_score(self.values(observed, data, reference), "image")
 
 
@@ -49,12 +56,6 @@ def require_real_images(metric: str, data: ImageData) -> None:
             f"{metric} compares a set of images with a set of real ones, at least two of each; "
             f"{data.name} has {len(data.images)} and asks for {len(data.prompts)}. ssim needs none."
         )
-
-
-def require_finite(metric: str, images: FloatArray) -> None:
-    """Refuse images with values that are no numbers, as an overflow leaves, by MeasurementError."""
-    if not np.isfinite(images).all():
-        raise MeasurementError(f"{metric} needs numbers, and some of these images are not numbers.")
 
 
 def in_colour(images: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.quality.base import FloatArray, GeneratesText, ReadsTokens
+from joulelab.quality.base import FloatArray, GeneratesText, ReadsTokens, require_finite
 from joulelab.quality.subject import NetworkSubject, require_no_source
 from joulelab.quality.text_data import RATE_HZ, TextData, read_speech, read_text_data
 from joulelab.workloads.char_lm import generated_text
@@ -105,7 +105,7 @@ class LanguageOutputs(TokenReader):
 
         Prompts are continued one by one: padding them to one length would change the
         numbers. Raises ConfigError if the network has neither a tokenizer nor bytes as its
-        tokens.
+        tokens, MeasurementError if what it predicts is no number.
         """
         if self._tokenizer is None and self._vocabulary != _BYTES:
             raise ConfigError(
@@ -125,8 +125,12 @@ class LanguageOutputs(TokenReader):
                 max_new_tokens=new_tokens,
                 do_sample=False,
                 pad_token_id=0,
+                output_logits=True,
+                return_dict_in_generate=True,
             )
-        return self._text(written[0, read.shape[1] :].tolist())
+            likeliest = [float(step.max()) for step in written.logits]
+        require_finite("A text", np.array(likeliest))
+        return self._text(written.sequences[0, read.shape[1] :].tolist())
 
     def _text(self, token_ids: Sequence[int]) -> str:
         if self._tokenizer is None:

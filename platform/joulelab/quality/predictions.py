@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import exp
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from typing_extensions import override
 
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError
-from joulelab.quality.base import FloatArray, Metric, Need, ReadsTokens, Score
+from joulelab.quality.base import FloatArray, Metric, Need, ReadsTokens, Score, require_finite
 from joulelab.quality.text_data import TextData
 from joulelab.quality.uncertainty import pooled_score, ratio_of_sums
 
@@ -64,6 +63,8 @@ class NextTokens(Metric):
     def score(
         self, observed: Sequence[FloatArray], data: TextData, reference: Sequence[FloatArray]
     ) -> Score:
+        # The likeliest is a number if all are; others may be the logarithm of no probability at all
+        require_finite(self.name, *map(_likeliest, (observed, reference)))
         values = list(map(self.compared, observed, reference))
         counts = [len(each) for each in values]
         return pooled_score([float(each.sum()) for each in values], counts, "token")
@@ -71,6 +72,10 @@ class NextTokens(Metric):
     @override
     def pooled(self, samples: Sequence[Any]) -> float:
         return ratio_of_sums(samples)
+
+
+def _likeliest(log_probabilities: Sequence[FloatArray]) -> FloatArray:
+    return np.concatenate([each.max(axis=1) for each in log_probabilities])
 
 
 def require_texts(metric: str, data: TextData) -> None:
@@ -215,12 +220,18 @@ class Perplexity(Metric):
     def score(self, observed: Sequence[Surprise], data: TextData, reference: object) -> Score:
         counts = [each.num_tokens for each in observed]
         surprise = pooled_score([each.nats for each in observed], counts, "token")
-        value, u = exp(surprise.value), surprise.u
+        value, u = _perplexity(surprise.value), surprise.u
         return replace(surprise, value=value, u=None if u is None else value * u)
 
     @override
     def pooled(self, samples: Sequence[Any]) -> float:
-        return exp(ratio_of_sums(samples))
+        return _perplexity(ratio_of_sums(samples))
+
+
+def _perplexity(surprise: float) -> float:
+    """Return the perplexity of so many nats per token; infinite beyond what numbers can hold."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(surprise))
 
 
 def sliding_windows(

@@ -18,9 +18,9 @@ from joulelab.quality.base import (
     Metric,
     Need,
     Score,
+    require_finite,
 )
 from joulelab.quality.image_data import DetectionData, LabelledData
-from joulelab.quality.images import require_finite
 from joulelab.quality.predictions import divergence, log_softmax
 from joulelab.quality.uncertainty import grouped_score, ratio_of_sums
 
@@ -49,7 +49,7 @@ class Classes(Metric):
 
     @override
     def score(self, observed: FloatArray, data: LabelledData, reference: Any) -> Score:
-        require_finite(self.name, observed)
+        require_finite(self.name, observed, reference)
         return grouped_score(self.values(observed, data, reference), data.counted, data.groups)
 
 
@@ -145,7 +145,7 @@ class MeanAveragePrecision(Metric):
     @override
     def check(self, data: DetectionData) -> None:
         Metric.check(self, data)
-        known = any(len(each.labels) for each in getattr(data, "objects", ()))
+        known = any(each.has_objects for each in getattr(data, "objects", ()))
         if "references" in self.needs and not known:
             raise ConfigError(
                 f"mean_average_precision needs images with known objects; {data.name} has none. "
@@ -177,16 +177,18 @@ def numbers(objects: Boxes) -> tuple[Any, ...]:
     """Return ``objects`` as numbers, which :func:`boxes` reads."""
     scores = None if objects.scores is None else tuple(objects.scores.tolist())
     corners = tuple(map(tuple, objects.corners_px.tolist()))
-    return corners, tuple(objects.labels.tolist()), scores
+    crowds = None if objects.crowds is None else tuple(objects.crowds.tolist())
+    return corners, tuple(objects.labels.tolist()), scores, crowds
 
 
 def boxes(held: tuple[Any, ...]) -> Boxes:
     """Return the objects of which :func:`numbers` made ``held``."""
-    corners, labels, scores = held
+    corners, labels, scores, crowds = held
     return Boxes(
         corners_px=np.array(corners, dtype=np.float64).reshape(-1, 4),
         labels=np.array(labels, dtype=np.int64),
         scores=None if scores is None else np.array(scores, dtype=np.float64),
+        crowds=None if crowds is None else np.array(crowds, dtype=np.int64),
     )
 
 

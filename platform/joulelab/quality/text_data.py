@@ -87,14 +87,15 @@ def _files(path: Path) -> list[Path]:
 
 def _file_rows(file: Path) -> Iterator[Mapping[str, Any]]:
     if file.suffix == ".txt":
-        yield {"text": file.read_text(encoding="utf-8")}
+        yield {"text": file_text(file)}
     else:
         yield from json_rows(file)
 
 
 def json_rows(file: Any, keys: Sequence[str] = ("text", "prompt")) -> Iterator[Mapping[str, Any]]:
     """Yield the lines of a file: objects that have one of ``keys``, by a ConfigError."""
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    # Not splitlines: a text may hold other separators of lines, which JSON need not escape.
+    for number, line in enumerate(file_text(file).split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -104,6 +105,14 @@ def json_rows(file: Any, keys: Sequence[str] = ("text", "prompt")) -> Iterator[M
         if not isinstance(row, dict) or not row.keys() & {*keys}:
             raise ConfigError(f"{file}:{number} must be an object with a {' or a '.join(keys)}.")
         yield row
+
+
+def file_text(file: Any) -> str:
+    """Return a file's text, without the mark at its begin that some editors write."""
+    try:
+        return str(file.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} must be text in UTF-8: {error}.") from error
 
 
 def _of_rows(name: str, rows: Iterable[Mapping[str, Any]]) -> TextData:
@@ -119,9 +128,8 @@ def _of_rows(name: str, rows: Iterable[Mapping[str, Any]]) -> TextData:
 
 
 def _references(row: Mapping[str, Any]) -> tuple[str, ...]:
-    several: Sequence[Any] = row.get("references") or ()
-    one = row.get("reference")
-    return (str(one),) if one else tuple(map(str, several))
+    given = row.get("reference") or row.get("references") or ()
+    return tuple(map(str, given if isinstance(given, list | tuple) else (given,)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,11 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from joulelab.core.quality import RETENTION_LEVEL, retention
-from joulelab.core.statistics import log_ratio_interval, mean_u, student_t
+from joulelab.core.statistics import (
+    jackknife_u,
+    log_ratio_interval,
+    mean_u,
+    student_t,
+)
 from joulelab.errors import MeasurementError
 from joulelab.quality.base import Metric, Score
 
 _LEAST = 10  # samples; fewer do not show how they scatter
+_LEAST_CHANGED = 2
 _SEED = 0
 _BATCH = 64
 
@@ -88,10 +94,9 @@ def retention_interval(metric: Metric, ours: Score, theirs: Score) -> tuple[floa
             log(retention(mine, others, metric.direction))
             for mine, others in zip(ours.samples, theirs.samples, strict=True)
         ]
-        n = len(kept)
-        u = sqrt((n - 1) * float(np.var(kept)))
         center = log(retention(ours.value, theirs.value, metric.direction))
-        return log_ratio_interval(center, u, student_t(RETENTION_LEVEL, n))
+        factor = student_t(RETENTION_LEVEL, len(kept))
+        return log_ratio_interval(center, float(jackknife_u(kept)), factor)
     return _bootstrap(metric, ours, theirs)
 
 
@@ -108,11 +113,17 @@ def _require_samples(metric: Metric, ours: Score, theirs: Score) -> None:
             f"No interval: it takes at least {_LEAST} independent parts of a data set (texts, "
             f"windows, images), and this one has {counts[0]}."
         )
-    if ours.samples == theirs.samples:
+    if (num := _num_changed(ours, theirs)) < _LEAST_CHANGED:
         raise MeasurementError(
-            "No interval: every part of the data scores as the reference's, so none shows how far "
-            "the retention could move; a larger data set may."
+            f"No interval: of {counts[0]} parts {num} score otherwise than the reference's, and it "
+            f"takes {_LEAST_CHANGED} to show how far the retention could move; a larger data set "
+            "may."
         )
+
+
+def _num_changed(ours: Score, theirs: Score) -> int:
+    pairs = zip(ours.samples, theirs.samples, strict=True)
+    return sum(mine != others for mine, others in pairs)
 
 
 def _bootstrap(metric: Metric, ours: Score, theirs: Score) -> tuple[float, float]:
@@ -135,7 +146,7 @@ def _bootstrap(metric: Metric, ours: Score, theirs: Score) -> tuple[float, float
             n_resamples=metric.num_draws,
             batch=_BATCH,
             vectorized=False,
-            confidence_level=_drawn_level(len(ours.samples)),
+            confidence_level=_drawn_level(len(ours.samples), _num_changed(ours, theirs)),
             method="BCa",
             random_state=np.random.default_rng(_SEED),
         ).confidence_interval
@@ -148,14 +159,18 @@ def _bootstrap(metric: Metric, ours: Score, theirs: Score) -> tuple[float, float
     return low, high
 
 
-def _drawn_level(n: int) -> float:
+def _drawn_level(n: int, num_changed: int) -> float:
     """Return the level at which means of ``n`` drawn parts hold what the parts themselves ask for.
 
     Means of parts drawn anew scatter too little by the root of ``(n - 1) / n``, and as if their
     scatter were known (Hesterberg, "What teachers should know about the bootstrap", The American
-    Statistician 69, 2015).
+    Statistician 69, 2015). Where most parts score as the reference's, the others alone tell the
+    scatter: the number of rare ones varies by its root, as chi squared does of twice as many
+    degrees of freedom (Satterthwaite, "An approximate distribution of estimates of variance
+    components", Biometrics Bulletin 2, 1946).
     """
-    return 2 * NormalDist().cdf(sqrt(n / (n - 1)) * student_t(RETENTION_LEVEL, n)) - 1
+    dof = min(n - 1, 2 * num_changed)
+    return 2 * NormalDist().cdf(sqrt(n / (n - 1)) * student_t(RETENTION_LEVEL, dof + 1)) - 1
 
 
 def _drawable(samples: tuple[Any, ...]) -> Any:

@@ -8,7 +8,14 @@ import numpy as np
 from typing_extensions import override
 
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.base import Boxes, Classifies, Detects, FloatArray, MakesImages
+from joulelab.quality.base import (
+    Boxes,
+    Classifies,
+    Detects,
+    FloatArray,
+    MakesImages,
+    require_finite,
+)
 from joulelab.quality.image_data import ImageData, LabelledData, in_batches
 from joulelab.quality.image_sets import (
     read_class_images,
@@ -167,8 +174,10 @@ class DetectionSubject(NetworkSubject[Detection]):
         dtype = formats.storage_dtype(settings.precision)
         pixels = as_pixels(processor, batch).to(self.network.device, dtype)
         with accelerator.computing(settings.precision):
+            seen = self.network(pixel_values=pixels)
+            require_finite("A detection", seen.logits.float().cpu().numpy())
             found = processor.post_process_object_detection(
-                self.network(pixel_values=pixels),
+                seen,
                 threshold=settings.confidence,
                 target_sizes=[image.shape[-2:] for image in batch],
             )

@@ -1,5 +1,6 @@
 """Drive a server: what its GPUs use meanwhile, per request and per token, and latencies."""
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -42,7 +43,7 @@ class Served:
     num_requests: int
     num_failed: int
     failures: tuple[str, ...]  # why, each reason once, with how often
-    duration_s: float  # from the first request to the last answer, in seconds
+    duration_s: float  # from the begin of the load to the last answer, in seconds
     output_tokens: int
     # Whether the server stated how many; else pieces of its stream were counted.
     has_token_counts: bool
@@ -52,14 +53,10 @@ class Served:
     good_per_s: float  # answers per second that kept the limits
 
     @classmethod
-    def of(
-        cls, answers: Sequence[Reply], limits: LatencyLimits, duration_s: float | None = None
-    ) -> "Served":
-        """Sum up answers that came within some seconds; by default, from first due to last."""
+    def of(cls, answers: Sequence[Reply], limits: LatencyLimits, duration_s: float) -> "Served":
+        """Sum up the answers to a load that took so many seconds."""
         sound = [answer for answer in answers if not answer.failure]
         why = Counter(answer.failure for answer in answers if answer.failure)
-        if duration_s is None:
-            duration_s = max(a.stop_s for a in answers) - min(a.due_s for a in answers)
         return cls(
             num_requests=len(answers),
             num_failed=len(answers) - len(sound),
@@ -144,8 +141,9 @@ async def bench(
     async def ask(_number: int, due_s: float) -> Reply:
         return await deployment.ask(settings, model, due_s)
 
-    window = monitor.begin("load")
+    window, begin_s = monitor.begin("load"), time.monotonic()
     answers = await load.run(ask)
+    duration_s = time.monotonic() - begin_s
     monitor.end(window)
     gpus, others = counted(window.gpus.values(), named)
     return ServerUse(
@@ -154,7 +152,7 @@ async def bench(
         model=model,
         load=load,
         limits=settings.limits,
-        served=Served.of(answers, settings.limits),
+        served=Served.of(answers, settings.limits, duration_s),
         gpus=gpus,
         others=others,
         cpu=window.cpu,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
+from joulelab.analysis.quantities import counted
 from joulelab.core.bounds import DAY_S, MOST_TRIALS, check_positive
 from joulelab.searching.evidence import DEFAULT_HORIZON_S
 
@@ -42,12 +43,13 @@ class Budget:
     @property
     def words(self) -> str:
         """The bounds, ``"60 trials or 3600 s"``; ``""`` for none."""
+        num, wall_s, energy_j = self.num_trials, self.wall_s, self.energy_j
         bounds = (
-            (self.num_trials, "{} trials"),
-            (self.wall_s, "{:g} s"),
-            (self.energy_j, "{:g} J"),
+            None if num is None else counted(num, "trial"),
+            None if wall_s is None else f"{wall_s:g} s",
+            None if energy_j is None else f"{energy_j:g} J",
         )
-        return " or ".join(text.format(bound) for bound, text in bounds if bound is not None)
+        return " or ".join(filter(None, bounds))
 
 
 class Account:
@@ -107,7 +109,7 @@ class Account:
         """Which bound another trial would break, in words; ``None`` if none."""
         budget = self.budget
         if budget.num_trials is not None and self.num_begun >= budget.num_trials:
-            return f"{budget.num_trials} trials"
+            return counted(budget.num_trials, "trial")
         if budget.wall_s is not None and self._next_start_s() >= budget.wall_s:
             return f"{budget.wall_s:g} s"
         if self._num_ended and self.most_out < 1:

@@ -24,6 +24,7 @@ from joulelab.analysis.knob_wording import (
     winners,
 )
 from joulelab.analysis.labels import apart
+from joulelab.analysis.methods import grid_paragraph
 from joulelab.analysis.wording import FEW_BOARDS, UNREPEATED
 from joulelab.cli.main import main
 from joulelab.core.measurement import Finding
@@ -300,6 +301,20 @@ def concluded(tmp_path):
             store.append(Record(measurement=made, trace=None))
     told = KnobStudy(grid=grid, about="formats", panels=("energy", "trade"))
     return store, told, conclude_knobs(store, told)
+
+
+@pytest.mark.parametrize("has_sentinels", [True, False])
+def test_the_methods_tell_of_the_sentinels(has_sentinels):
+    """The first combination was measured more often than the blocks that were told of."""
+    grid = formats(("fp16", "int8"), (1,))
+    rows = [measured(case.configuration, 1.0, 1.0) for case in grid.cases]
+    if has_sentinels:
+        rows += [measured(grid.cases[0].configuration, 1.0, 1.0, repeat=1, sentinel=True)]
+
+    told = grid_paragraph(analyse_knobs(rows, grid).phases[0], rows)
+
+    words = "with the first of them repeated between them as a sentinel."
+    assert ("in randomised blocks" in told, words in told) == (True, has_sentinels)
 
 
 def test_what_cannot_run_is_a_row_with_its_reason_in_the_table(concluded):

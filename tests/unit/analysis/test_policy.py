@@ -101,6 +101,14 @@ def test_points_that_an_application_lacks_are_left_out_and_none_is_an_error():
         policies([whole, other])
 
 
+def test_applications_that_share_the_drivers_default_alone_are_told_so():
+    """It was said that no operating point was measured with all, and the default was."""
+    apart = [application("a", 700, clocks=(600, 700)), application("b", 900, clocks=(800, 900))]
+
+    with pytest.raises(MeasurementError, match="No operating point but the driver's own was"):
+        policies(apart, most_points=1)
+
+
 def test_regret_is_over_the_best_of_the_whole_sweep_though_another_application_lacks_it():
     """The best of what all have was called each application's own: 0 % above it, always."""
     whole = application("whole", 900)

@@ -14,7 +14,7 @@ from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
 from joulelab.devices.simulated import fleet
 from joulelab.devices.simulated.device import SimulatedDevice
-from joulelab.errors import ConfigError, MeasurementError
+from joulelab.errors import ConfigError
 from joulelab.workloads import WORKLOADS
 
 
@@ -123,9 +123,12 @@ def test_an_attribution_travels_between_processes(replayed):
     assert found.phase("prefill").by_component == replayed[0].phase("prefill").by_component
 
 
-def test_without_idle_power_there_is_no_attribution(tmp_path):
-    with pytest.raises(MeasurementError, match="idle_s above 0"):
-        attribute(tmp_path, procedure=Procedure(idle_s=0))
+def test_a_procedure_without_idle_power_is_refused_before_anything_is_measured(tmp_path):
+    """--procedure.idle-s 0 was refused only when the whole program had been metered."""
+    device = SimulatedDevice.open(fleet("a100_sxm", 1, str(tmp_path))[0])
+
+    with pytest.raises(ConfigError, match="idle_s must be above 0"):
+        Session(device, procedure=Procedure(idle_s=0))
 
 
 @pytest.mark.parametrize("method", ["replay", "classes"])

@@ -3,11 +3,14 @@
 import csv
 import json
 import shutil
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from synthetic_traces import STEP_S, traces
 
 from joulelab.cli.main import main
+from joulelab.cli.trace_models import _forecasts
 from joulelab.tracking.addresses import embedded_uri
 
 RECORDINGS = traces(10, num_steps=40, noise=0.01)
@@ -57,6 +60,19 @@ def test_training_tells_the_highest_level_of_intervals(capsys, samples, tmp_path
 
     assert "intervals up to --level 0.909" in shown
     assert found["highest_level"] == 0.909
+
+
+def test_energies_of_many_joules_are_written_without_an_exponent():
+    """10003 J of a recording were shown as 1e+04 J."""
+    each = {"energy_j": 10003.0, "lower_j": 9000.0, "upper_j": 12345.6, "duration_s": 100.0}
+    console = Console(file=StringIO(), width=100)
+
+    for part in _forecasts({"a": {**each, "outside": ()}}):
+        console.print(part)
+
+    shown = console.file.getvalue()
+    assert all(words in shown for words in ("100 s", "100 W", "10 kJ", "9 kJ", "12.35 kJ"))
+    assert "e+" not in shown
 
 
 def test_a_prediction_has_an_energy_inside_its_interval(capsys, samples, folder):

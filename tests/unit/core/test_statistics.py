@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulelab.core.statistics import (
+    jackknife_u,
     line_slope,
     line_slope_and_u,
     log_ratio,
@@ -73,3 +74,10 @@ def test_quantiles_of_students_distribution_are_scipys(probability, dof):
     expected = special.ndtri(probability) if isinf(dof) else special.stdtrit(dof, probability)
 
     assert student_quantile(probability, dof) == pytest.approx(expected, rel=1e-10, abs=1e-12)
+
+
+def test_the_jackknife_of_means_is_the_uncertainty_of_the_mean():
+    values = [1.0, 2.0, 4.0, 7.0]
+    left_out = [[(sum(values) - each) / 3, 0.0] for each in values]
+
+    assert jackknife_u(left_out).tolist() == pytest.approx([mean_u(values), 0.0])

@@ -162,6 +162,17 @@ def test_objects_are_found_in_the_pixels_of_images_of_several_sizes():
         assert (centres < np.array(image.shape[:0:-1])).all()
 
 
+def test_a_detector_whose_outputs_are_no_numbers_finds_nothing_that_is_scored():
+    """What is no number is below every confidence: a broken network scored like a blind one."""
+    images = read_detection_images(None).images[:1]
+    with subject("detection").open() as network:
+        for weights in network.network.parameters():
+            weights.data[:] = np.nan
+
+        with pytest.raises(MeasurementError, match="are not numbers"):
+            network.detect(images, {})
+
+
 def boxes(offset_px=0.0, scored=True):
     corners = np.array([[10.0, 10, 50, 50], [60, 60, 90, 95]]) + offset_px
     return Boxes(
@@ -199,9 +210,10 @@ def scenes(tmp_path):
 def test_objects_are_read_as_coco_describes_them(scenes):
     data = read_detection_images(str(scenes))
 
-    assert [len(each.labels) for each in data.objects] == [0, 1]
-    assert data.objects[1].corners_px.tolist() == [[1, 2, 11, 22]]
-    assert data.objects[1].labels.tolist() == [3]
+    assert [each.has_objects for each in data.objects] == [False, True]
+    assert data.objects[1].corners_px.tolist() == [[1, 2, 11, 22], [0, 0, 40, 30]]
+    assert data.objects[1].labels.tolist() == [3, 3]
+    assert data.objects[1].crowds.tolist() == [0, 1]
     assert data.classes == {"cat": 3}
 
 
@@ -225,3 +237,15 @@ def test_a_folder_that_is_no_data_set_is_refused(scenes):
         read_detection_images("nowhere")
     with pytest.raises(ConfigError, match="networks of transformers"):
         subject("detection", model="yolov8n").open().__enter__()
+
+
+def test_an_image_that_breaks_off_is_named(tmp_path):
+    """A copy that was not complete ended in an OSError when its turn to be read came."""
+    for name in ("a.png", "b.png"):
+        save(tmp_path / name)
+    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:-30])
+
+    images = read_detection_images(str(tmp_path)).images
+
+    with pytest.raises(ConfigError, match="Image 2 of 2 of the data set cannot be read"):
+        images[1]

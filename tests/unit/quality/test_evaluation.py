@@ -172,7 +172,7 @@ def test_a_retention_has_an_interval_that_is_made_once_and_the_reference_has_non
     assert SetSubject.opened == [0.8, 0.4]
     assert first[1].quality.retention_low is None
     assert first[1].note == ""
-    assert "every part of the data scores as the reference's" in first[2].note
+    assert "parts 0 score otherwise than the reference's" in first[2].note
     kept = first[3].quality
     assert kept.retention == pytest.approx(0.5)
     assert 0.4 < kept.retention_low < 0.499

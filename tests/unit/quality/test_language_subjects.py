@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, MeasurementError
 from joulelab.quality.language_subjects import LanguageSubject
 from joulelab.quality.subject import weights_digest
 from joulelab.workloads.llama import Llama
@@ -45,6 +45,16 @@ def test_a_continuation_is_that_of_the_likeliest_tokens():
         likeliest = int(network.logits(network.token_ids(text))[-1].argmax())
 
     assert written == bytes([likeliest]).decode(errors="replace")
+
+
+def test_a_network_whose_predictions_are_no_numbers_writes_nothing():
+    """An overflow in fp16 leaves logits that are not numbers, of which argmax takes the first: the
+    text was scored as if the network had chosen it."""
+    with subject().open() as network:
+        network._network.lm_head.weight.data[:] = np.nan
+
+        with pytest.raises(MeasurementError, match="are not numbers"):
+            network.generate(["a"], new_tokens=1)
 
 
 def test_a_network_without_a_tokenizer_writes_nothing_beyond_bytes():

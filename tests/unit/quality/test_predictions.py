@@ -77,6 +77,13 @@ def test_perplexity_is_the_inverse_of_the_probability_of_what_comes():
     assert scored(Perplexity(), successor(0.8)).value == pytest.approx(1 / 0.8)
 
 
+def test_a_perplexity_beyond_all_numbers_is_refused():
+    """A network of large logits that is sure of the wrong token ended in an OverflowError."""
+    with pytest.raises(MeasurementError, match="finite, got inf"):
+        scored(Perplexity(), 2000 * np.eye(VOCABULARY))
+    assert Perplexity().pooled([(800.0, 1)]) == np.inf
+
+
 def test_perplexity_is_that_of_torchmetrics():
     from joulelab.tracing.torchvision_shim import ensure_torchvision
 
@@ -114,6 +121,26 @@ def test_windows_of_a_text_hold_its_first_tokens_in_order(length, window, most):
 
     assert [t for each in windows for t in each] == [*range(length)][:most]
     assert all(0 < len(each) <= window for each in windows)
+
+
+@pytest.mark.parametrize("metric", [TokenAgreement(), KlDivergence()])
+@pytest.mark.parametrize("whose", ["the", "the reference's"])
+def test_predictions_that_are_no_numbers_have_no_agreement(metric, whose):
+    """Of logits that are not numbers, as fp16 leaves where it overflows, argmax says the first
+    token: a broken network agreed with a sound one by 0, and with a broken one by 1."""
+    sound, broken = uniform(), uniform()
+    broken[ord("a")] = np.nan
+    ours, reference = (broken, sound) if whose == "the" else (sound, broken)
+
+    with pytest.raises(MeasurementError, match=f"some of {whose} outputs are not numbers"):
+        scored(metric, ours, reference)
+
+
+def test_a_token_without_any_probability_is_no_overflow():
+    masked = successor(0.8)
+    masked[:, 0] = -np.inf
+
+    assert scored(TokenAgreement(), masked, successor(0.8)).value == 1.0
 
 
 def test_divergence_of_two_coins_is_the_closed_form():

@@ -77,3 +77,38 @@ def test_without_the_hub_library_it_is_named(monkeypatch):
 
     with pytest.raises(ConfigError, match="pip install datasets"):
         read_text_data("owner/wiki")
+
+
+@pytest.mark.parametrize(
+    ("row", "references"),
+    [
+        ({"references": "4 or IV"}, ("4 or IV",)),
+        ({"reference": ["4", "IV"]}, ("4", "IV")),
+        ({"reference": 4}, ("4",)),
+    ],
+)
+def test_a_reference_is_a_text_or_a_list_of_them_by_either_name(tmp_path, row, references):
+    """One text under the name of several was taken for as many references as it has letters, and a
+    list under the name of one for its Python code: BLEU and ROUGE were scored against those."""
+    (tmp_path / "a.jsonl").write_text(json.dumps({"prompt": "2 + 2 =", **row}))
+
+    assert read_text_data(str(tmp_path)).references == (references,)
+
+
+def test_a_line_ends_where_the_file_ends_it_and_not_within_a_text(tmp_path):
+    """A line separator of Unicode in a text, which JSON need not escape, was said to be no JSON."""
+    text = "One.\u2028Two.\x85Three."
+    (tmp_path / "a.jsonl").write_text(
+        json.dumps({"text": text}, ensure_ascii=False) + "\r\n", encoding="utf-8-sig", newline=""
+    )
+
+    assert read_text_data(str(tmp_path)).texts == (text,)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+def test_a_file_that_is_not_in_utf8_is_named(tmp_path, name):
+    """It ended in a UnicodeDecodeError."""
+    (tmp_path / name).write_bytes('{"text": "caf\xe9"}'.encode("latin-1"))
+
+    with pytest.raises(ConfigError, match=f"{name} must be text in UTF-8"):
+        read_text_data(str(tmp_path))

@@ -122,6 +122,25 @@ def test_a_server_that_runs_already_is_measured_by_its_pid_and_not_foreign(lab):
     assert lab.result["metrics"]["energy_j"] > 0
 
 
+def test_rates_are_over_the_time_that_the_energy_is_of(lab):
+    """Requests at random first wait for one to be due. The energy held that wait and the duration
+    did not, so that the power of a load was more than the GPU drew, and 8 requests at 4/s were
+    more in a second than they are."""
+    done = lab.bench("--requests", "8", "--rate-per-s", "4", server=lab.server)
+
+    assert done.returncode == 0, done.stderr
+    (gpu,), found = lab.result["gpus"], lab.result["metrics"]
+    assert found["duration_s"] == pytest.approx(gpu["duration_s"], abs=0.15)  # the wait: 0.46 s
+    assert found["requests_per_s"] == pytest.approx(8 / found["duration_s"])
+
+
+def test_no_more_requests_are_said_to_be_in_flight_than_there_are(lab):
+    """One request was told as "1 requests, 8 requests at a time"."""
+    done = lab.bench("--requests", "1", server=lab.server)
+
+    assert ": 1 request, 1 request at a time" in done.stderr
+
+
 def test_the_process_of_another_than_the_server_is_foreign(lab):
     with subprocess.Popen(lab.server) as server, subprocess.Popen(["sleep", "50"]) as other:
         lab.bench("--pid", str(other.pid), "--requests", "64", "--uuid", GPU)

@@ -30,7 +30,7 @@ FAILED = Reply(due_s=50.0, stop_s=51.0, failure="HTTP 503")
 
 
 def test_percentiles_are_those_of_the_delays():
-    served = Served.of(ANSWERS, LatencyLimits())
+    served = Served.of(ANSWERS, LatencyLimits(), 200.0)
 
     assert served.ttft_s.mean_s == pytest.approx(0.0505)
     assert served.ttft_s.p50_s == pytest.approx(0.0505)
@@ -42,26 +42,24 @@ def test_percentiles_are_those_of_the_delays():
 
 
 def test_goodput_counts_answers_that_keep_every_limit():
-    duration_s = Served.of(ANSWERS, LatencyLimits()).duration_s
+    by_first = Served.of(ANSWERS, LatencyLimits(ttft_s=0.0405), 200.0)
+    by_both = Served.of(ANSWERS, LatencyLimits(ttft_s=0.0405, tpot_s=0.00305), 200.0)
 
-    by_first = Served.of(ANSWERS, LatencyLimits(ttft_s=0.0405))
-    by_both = Served.of(ANSWERS, LatencyLimits(ttft_s=0.0405, tpot_s=0.00305))
-
-    assert by_first.good_per_s * duration_s == pytest.approx(40)
-    assert by_both.good_per_s * duration_s == pytest.approx(30)
+    assert by_first.good_per_s * 200 == pytest.approx(40)
+    assert by_both.good_per_s * 200 == pytest.approx(30)
 
 
 def test_failures_are_counted_by_reason_and_are_in_no_latency():
-    served = Served.of([*ANSWERS, FAILED, FAILED], LatencyLimits())
+    served = Served.of([*ANSWERS, FAILED, FAILED], LatencyLimits(), 200.0)
 
     assert served.num_failed == 2
     assert served.failures == ("2 x HTTP 503",)
-    assert served.latency_s == Served.of(ANSWERS, LatencyLimits()).latency_s
-    assert served.good_per_s == Served.of(ANSWERS, LatencyLimits()).good_per_s
+    assert served.latency_s == Served.of(ANSWERS, LatencyLimits(), 200.0).latency_s
+    assert served.good_per_s == Served.of(ANSWERS, LatencyLimits(), 200.0).good_per_s
 
 
 def test_where_nothing_came_there_is_no_latency():
-    served = Served.of([FAILED], LatencyLimits())
+    served = Served.of([FAILED], LatencyLimits(), 200.0)
 
     assert (served.ttft_s, served.tpot_s, served.latency_s) == (None, None, None)
     assert served.output_tokens == 0

@@ -60,6 +60,15 @@ def test_trials_of_earlier_runs_count_and_tell_what_one_takes_but_not_how_long()
     assert account.exhausted == "4 trials"
 
 
+def test_one_trial_is_called_so():
+    """A search of one trial was said to be "within 1 trials"."""
+    account = Account(Budget(num_trials=1, energy_j=400.0))
+    account.begin()
+
+    assert account.budget.words == "1 trial or 400 J"
+    assert account.exhausted == "1 trial"
+
+
 @pytest.mark.parametrize(("spent_j", "left"), [(299.0, None), (301.0, "400 J")])
 def test_another_trial_of_the_mean_energy_must_fit_in(spent_j, left):
     account = Account(Budget(energy_j=400.0))
