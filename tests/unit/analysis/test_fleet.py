@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from synthetic_results import measurement, power_w, sweep, time_s
 
-from joulelab.analysis.fleet import _Effects, _spread, fleets_of
+from joulelab.analysis.fleet import _Effects, _outliers, _spread, fleets_of
 from joulelab.analysis.many_studies_plot import save_fleet_plot
 from joulelab.cli.main import main
 from joulelab.cli.many_studies import fleet_table
@@ -120,6 +120,15 @@ def test_a_board_that_is_unlike_the_others_is_named_and_no_other():
     energy = aspect(found, "energy")
     assert [each.uuid for each in energy.boards if each.is_outlier] == ["SIM-invented-5"]
     assert not any(each.is_outlier for each in aspect(found, "time").boards)
+
+
+def test_no_board_is_unlike_others_that_lie_closer_together_than_they_are_known():
+    """One was at +1.3 % with an interval of 1.5, where the others lay at -0.4, -0.4 and -0.5."""
+    theta, u = np.array([0.013, -0.004, -0.004, -0.005]), np.full(4, 0.007)
+
+    assert not any(_outliers(_Effects(uuids=tuple("abcd"), theta=theta, u=u, dof=40)))
+    sure = _Effects(uuids=tuple("abcd"), theta=theta, u=u / 20, dof=40)
+    assert _outliers(sure) == [True, False, False, False]
 
 
 def test_a_board_whose_energy_rises_faster_with_the_clock_has_a_lower_best_clock():
