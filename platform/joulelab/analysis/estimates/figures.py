@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from joulelab.analysis.estimates import wording
 from joulelab.analysis.estimates.kernels import flop_of, main_memory_b, short
-from joulelab.analysis.estimates.overview import costs_of
+from joulelab.analysis.estimates.overview import RESOLUTION, costs_of
 from joulelab.analysis.labels import Label, write_labels
 from joulelab.analysis.quantities import brief, si_scale
 from joulelab.analysis.style import (
@@ -248,8 +248,8 @@ def front_figure(cells: Sequence[Cell]) -> Figure:
     axes = figure.add_subplot()
     tidy(axes, "Energy over time", f"{y_prefix}J/{unit}", f"time, {x_prefix}s/{unit}")
     xs, ys = [x * across for x in times_s], [y * up for y in energies_j]
-    fit_axis(axes, "x", xs, has_log=is_wide(xs), below=0.08, above=0.2)
-    fit_axis(axes, "y", ys, has_log=is_wide(ys), below=0.12, above=0.12)
+    fit_axis(axes, "x", _ends(xs), has_log=is_wide(xs), below=0.08, above=0.2)
+    fit_axis(axes, "y", _ends(ys), has_log=is_wide(ys), below=0.12, above=0.12)
     dots = list(zip(compared, xs, ys, strict=True))
     line = [(x, y) for cell, x, y in dots if cell.on_front]
     if compared[0].price is None:  # with prices, the front is a surface
@@ -262,3 +262,9 @@ def front_figure(cells: Sequence[Cell]) -> Figure:
         labels.append(Label(x=x, y=y, text=text, color=_INK[strong], is_strong=strong, can_go=True))
     write_labels(axes, labels, list(zip(xs, ys, strict=True)))
     return figure
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    """Return what an axis spans: estimates that count as equal stand at one place."""
+    low, high = min(values), max(values)
+    return (low, high) if high > (1 + RESOLUTION) * low else (0.9 * low, 1.1 * high)

@@ -30,6 +30,7 @@ PAGE_FIGURES = (
 _LEFT = ("energy into", "set by", "time set by")
 _CAPPED = 0.005  # shares of time below are not worth a mark
 _LEAST_WANTED = ("tier", "energy into", "memory", "set by")
+RESOLUTION = 0.01  # share by which estimates must differ to count as different, as in sweeps
 
 
 def answers(cells: Sequence[Cell]) -> list[str]:
@@ -76,25 +77,31 @@ def _energy_j(cell: Cell) -> float:
     return wording.last_phase(cell).energy_per_unit_j
 
 
+def _time_s(cell: Cell) -> float:
+    return wording.last_phase(cell).time_per_unit_s
+
+
 def _least(cell: Cell) -> str:
     return brief(_energy_j(cell), f"J/{wording.estimate_of(cell).unit}")
 
 
 def _best(fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
     frugal = min(fitting, key=_energy_j)
-    times_s = [wording.last_phase(cell).time_per_unit_s for cell in fitting]
-    fast = fitting[times_s.index(min(times_s))]
+    fast = min(fitting, key=_time_s)
+    quick = [cell for cell in fitting if _time_s(cell) <= (1 + RESOLUTION) * _time_s(fast)]
     estimate = wording.estimate_of(frugal)
     what = f" of {wording.last_phase(frugal).phase}" if len(estimate.phases) > 1 else ""
-    time = brief(wording.last_phase(fast).time_per_unit_s, f"s/{estimate.unit}")
+    time = brief(_time_s(fast), f"s/{estimate.unit}")
     sentence = f"Least energy{what}: {wording.cell_name(frugal, cells)} with {_least(frugal)}"
     caveat = _caveat(frugal, fitting, cells)
-    if wording.last_phase(frugal).time_per_unit_s == min(times_s):
-        place = "the fastest too" if times_s.count(min(times_s)) == 1 else "none faster,"
+    if frugal in quick:
+        place = "the fastest too" if len(quick) == 1 else "none faster,"
         return f"{sentence}, {place} with {time}.{caveat}"
     tier = wording.estimate_of(fast).confidence.tier
     doubt = f" (confidence {tier}, {wording.TIER_WORDS[tier]})" if tier > "B" else ""
-    return f"{sentence}.{caveat} Least time: {wording.cell_name(fast, cells)} with {time}{doubt}."
+    first, *others = (wording.cell_name(cell, cells) for cell in sorted(quick, key=_time_s))
+    named = [first, *others] if len(others) < 2 else [first, f"{len(others)} others"]
+    return f"{sentence}.{caveat} Least time: {' and '.join(named)} with {time}{doubt}."
 
 
 def _caveat(frugal: Cell, fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
@@ -227,9 +234,6 @@ def _factor(values: Sequence[float], i: int) -> list[RenderableType]:
     return [f"{factor:.3g}", bar(values[i] / max(values), width=10)]
 
 
-_RESOLUTION = 0.01  # share by which estimates must differ to count as different, as in sweeps
-
-
 def with_front(cells: Sequence[Cell], prices: Mapping[str, float]) -> tuple[Cell, ...]:
     """Return ``cells`` with their prices, and whether each is on the front of its model.
 
@@ -247,7 +251,7 @@ def with_front(cells: Sequence[Cell], prices: Mapping[str, float]) -> tuple[Cell
         places = [i for i, cell in enumerate(priced) if cell.model == model and _compares(cell)]
         if len(places) > 1:
             costs = np.array([costs_of(priced[place]) for place in places])
-            marks |= dict(zip(places, map(bool, non_dominated(costs, _RESOLUTION)), strict=True))
+            marks |= dict(zip(places, map(bool, non_dominated(costs, RESOLUTION)), strict=True))
     return tuple(replace(cell, on_front=marks.get(i)) for i, cell in enumerate(priced))
 
 

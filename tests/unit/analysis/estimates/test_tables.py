@@ -207,6 +207,15 @@ def test_of_those_that_take_the_same_time_none_is_the_fastest():
     assert found == "Least energy: one with 250 mJ/image, none faster, with 1.25 ms/image."
 
 
+def test_estimates_that_differ_by_less_than_they_count_are_equally_fast():
+    """Of three GPUs behind one host the first was called fastest, by a thousandth."""
+    cells = [slower("one", 1), slower("other", 1.001), slower("frugal", 4)]
+
+    assert "Least time: one and other with 1.25 ms/image" in answer(cells)
+    assert "one and 2 others with" in answer([*cells, slower("third", 1.002)])
+    assert "none faster, with 1.25 ms/image" in answer(cells[:2])
+
+
 def test_a_winner_known_from_its_data_sheet_alone_says_so_and_who_is_first_of_the_others():
     """A device of tier C headed the comparison without a caveat."""
     cells = [slower("sheet", 4, tier="C"), slower("known", 2, tier="A"), slower("class", 3)]
