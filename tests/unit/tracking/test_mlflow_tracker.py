@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -545,6 +546,42 @@ def test_sync_after_a_lost_ledger_makes_no_doubles(uri, tmp_path):
 
     assert report.error is None
     assert len(runs_of(uri)[1]) == 3
+
+
+def test_sync_to_a_store_that_was_emptied_delivers_everything(uri, tmp_path):
+    """It believed its own notes, made a run without measurements, and said "delivered 0"."""
+    store = ResultStore(tmp_path / "study")
+    store.write_study(header())
+    store.append(record(minute=0))
+    deliver(store, MlflowTracker(uri))
+    with closing(sqlite3.connect(database_path(uri))) as database, database:
+        database.execute("DELETE FROM runs")
+
+    report = deliver(store, MlflowTracker(uri))
+
+    assert (report.num_delivered, report.error) == (1, None)
+    assert len(runs_of(uri)[1]) == 1
+
+
+def test_runs_that_somebody_deleted_are_left_alone_and_a_study_without_its_own_is_refused(
+    uri, tmp_path
+):
+    """A study whose run was deleted was given a second run, with nothing in it."""
+    store = ResultStore(tmp_path / "study")
+    store.write_study(header())
+    store.append(record(minute=0))
+    deliver(store, MlflowTracker(uri))
+    client = open_client(uri)
+    (parent,), (child,) = runs_of(uri)
+
+    client.delete_run(child.info.run_id)
+    without_child = deliver(store, MlflowTracker(uri))
+    client.delete_run(parent.info.run_id)
+    without_parent = deliver(store, MlflowTracker(uri))
+
+    assert (without_child.num_delivered, without_child.error) == (0, None)
+    assert f"mlflow runs restore --run-id {parent.info.run_id}" in without_parent.error
+    assert runs_of(uri) == ([], [])
 
 
 def test_sync_to_a_server_that_is_gone_leaves_everything(tmp_path, capsys):
