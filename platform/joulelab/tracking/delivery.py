@@ -79,10 +79,13 @@ class DeliveryReport:
     num_left: int
     error: str | None = None
 
-    def sync_words(self, folder: Path) -> str:
-        """Return the command that delivers later what is left, which needs what is not stored."""
-        hidden = " --tracking-uri URI, with its password" if HIDDEN in self.target else ""
-        return f"joulelab sync {typed(folder)}{hidden}"
+    def trouble_words(self, folder: Path) -> str:
+        """Say what of the study in ``folder`` is left and why, and the command that delivers it."""
+        left = f"{self.num_left} of its measurements" if self.num_left else "its answer"
+        sync = f"joulelab sync {typed(folder)}"
+        if HIDDEN in self.target:
+            sync += " --tracking-uri URI, with its password"
+        return f"{left} left to deliver: {self.error} Once it takes them: {sync}"
 
 
 class Delivery:
