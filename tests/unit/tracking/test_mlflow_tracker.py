@@ -1,4 +1,5 @@
 import http.server
+import json
 import os
 import shutil
 import signal
@@ -16,13 +17,13 @@ import pytest
 from mlflow.exceptions import MlflowException
 from synthetic_results import STUDY, energy_j, header, measurement, record, sweep
 
-from joulelab.cli.results import Sync
+from joulelab.cli.results import Repair, Report, Sync
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.errors import TrackingError
 from joulelab.study.conclude import conclude_sweep
 from joulelab.tracking.addresses import database_path, embedded_uri
-from joulelab.tracking.delivery import Delivery, deliver
+from joulelab.tracking.delivery import Delivery, deliver, only_deliverer
 from joulelab.tracking.mlflow_batch import ended_run
 from joulelab.tracking.mlflow_database import check_reachable
 from joulelab.tracking.mlflow_store import experiment_id, open_client, publish
@@ -532,6 +533,32 @@ def test_sync_delivers_what_is_missing_and_says_so(uri, tmp_path, capsys):
     assert said[0] == f"{tmp_path / 'a'}: delivered 2 to {uri}"
     assert said[2] == f"{tmp_path / 'a'}: delivered 0 to {uri}"
     assert len(runs_of(uri)[1]) == 4
+
+
+def test_studies_that_cannot_be_read_or_are_under_way_keep_no_other_from_its_turn(
+    uri, tmp_path, capsys
+):
+    """One that ran, or was of another version, ended sync, repair and report of all after it."""
+    for study in ("a", "b", "c"):
+        store = ResultStore(tmp_path / study)
+        store.write_study(header(sweep_id=study))
+        store.append(record(minute=0))
+    (lines,) = (tmp_path / "a/measurements").iterdir()
+    lines.write_text(lines.read_text().replace('"schema_version":1', '"schema_version":2'))
+
+    with only_deliverer(tmp_path / "b"):
+        synced = Sync(results_dir=tmp_path, tracking_uri=uri, json=True).run()
+    found = json.loads(capsys.readouterr().out)
+    codes = [command(results_dir=tmp_path).run() for command in (Repair, Report)]
+
+    told = capsys.readouterr()
+    assert (synced, codes) == (1, [1, 1])
+    assert found[str(tmp_path / "c")]["num_left"] == 0
+    assert "schema_version must be 1, got 2" in found[str(tmp_path / "a")]["error"]
+    assert "Another process is delivering" in found[str(tmp_path / "b")]["error"]
+    assert f"{tmp_path / 'c'}: nothing is broken" in told.out
+    assert told.err.count(f"{tmp_path / 'a'} is left out: ") == 2
+    assert f"{tmp_path / 'c'} is left out: {tmp_path / 'c'} must hold a sweep" in told.err
 
 
 def test_sync_after_a_lost_ledger_makes_no_doubles(uri, tmp_path):
