@@ -197,7 +197,7 @@ class MlflowTracker(Tracker):
     def _remember_children(self) -> None:
         for run in self._runs(f"tags.`{_PARENT}` = '{self._parent.run_id}'"):
             measurement_id = run.data.tags.get(_MEASUREMENT_ID, "")
-            if _is_deleted(run):
+            if run.info.lifecycle_stage != "active":
                 self._done[measurement_id] = None
             elif run.info.status in {"FINISHED", "FAILED"}:
                 self._done[measurement_id] = run.info.run_id
@@ -242,14 +242,9 @@ def _about(header: StudyHeader) -> str:
     )
 
 
-def _is_deleted(run: Any) -> bool:
-    deleted: bool = run.info.lifecycle_stage == "deleted"
-    return deleted
-
-
 def _found(run: Any) -> _Started:
     """Return the study's run. Raises TrackingError if it was deleted."""
-    if _is_deleted(run):
+    if run.info.lifecycle_stage != "active":
         raise TrackingError(
             f"The study's run in MLflow, {run.info.run_name!r}, was deleted; restore it "
             f"(`mlflow runs restore --run-id {run.info.run_id}`)."
