@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT
 from mlflow.exceptions import MlflowException
 from synthetic_results import STUDY, energy_j, header, measurement, record, sweep
 
@@ -609,6 +610,15 @@ def test_runs_that_somebody_deleted_are_left_alone_and_a_study_without_its_own_i
     assert (without_child.num_delivered, without_child.error) == (0, None)
     assert f"mlflow runs restore --run-id {parent.info.run_id}" in without_parent.error
     assert runs_of(uri) == ([], [])
+
+
+def test_mlflow_prints_no_addresses_of_runs_where_a_command_prints_its_own(uri, monkeypatch):
+    """`joulelab sync --json` to a server printed two lines for each run before its JSON."""
+    monkeypatch.delenv("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", raising=False)
+
+    open_client(uri)
+
+    assert MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.get()
 
 
 def test_sync_to_a_server_that_is_gone_leaves_everything(tmp_path, capsys):
