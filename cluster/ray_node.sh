@@ -13,11 +13,12 @@ unset RAY_ADDRESS RAY_API_SERVER_ADDRESS
 rank=${SLURM_PROCID:-0}
 mkdir -p "$RAY_TMPDIR"
 
-# UUIDs of the GPUs that this job may use; the scheduler says which, as indices or UUIDs.
+# UUIDs of the GPUs that this job may use; the scheduler says which, as indices or UUIDs, and none by
+# an empty list.
 my_gpus() {
     command -v nvidia-smi >/dev/null || return 0
     nvidia-smi --query-gpu=index,uuid --format=csv,noheader \
-        | awk -F', ' -v allowed=",${CUDA_VISIBLE_DEVICES:-all}," \
+        | awk -F', ' -v allowed=",${CUDA_VISIBLE_DEVICES-all}," \
             'allowed == ",all," || index(allowed, "," $1 ",") || index(allowed, "," $2 ",") { print $2 }'
 }
 

@@ -213,9 +213,8 @@ class Laboratory(AbstractLab[Site]):
             return ""
         report = summary.delivery
         if report is not None and report.error is not None:
-            has = f"{report.num_delivered} runs" if report.num_delivered else "nothing"
-            sync = report.sync_words(self.study_dir(summary.study))
-            return f"MLflow has {has} of this study. Once it answers: {sync}"
+            why = report.trouble_words(self.study_dir(summary.study))
+            return f"MLflow has not got all of this study: {why}"
         pages = discreet(self.tracking_uri or "") or f"joulelab ui {typed(self.results_dir)}"
         return f"All runs in MLflow: {pages}"
 

@@ -169,6 +169,24 @@ def test_a_node_without_a_python_that_works_makes_no_token(place, environment, c
     assert not says or says in failed.read_text()
 
 
+@pytest.mark.parametrize(
+    ("allowed", "taken"),
+    [(None, ["GPU-a", "GPU-b"]), ("1", ["GPU-b"]), ("GPU-a", ["GPU-a"]), ("", []), ("MIG-a", [])],
+)
+def test_a_node_takes_the_gpus_that_its_job_was_given(place, environment, allowed, taken):
+    """A job that was given none (an empty list) took all of the node, those of others included."""
+    smi = {"nvidia-smi": 'printf "0, GPU-a\\n1, GPU-b\\n"'}
+    install(place, ray='echo "$@"', joulelab="exit", **smi)
+    variables = environment | {"VENV": str(place)}
+    variables.pop("CUDA_VISIBLE_DEVICES", None)
+    given = {} if allowed is None else {"CUDA_VISIBLE_DEVICES": allowed}
+
+    ended = shell("cluster/ray_node.sh", variables | given)
+
+    assert f"--num-gpus={len(taken)} " in ended.stdout, ended.stderr
+    assert re.findall("dev:(GPU-.)", ended.stdout) == taken
+
+
 @pytest.mark.parametrize(("node", "requeued"), [("n2", True), ("n3", False)])
 def test_the_first_node_left_of_a_job_whose_script_is_gone_queues_it_again(
     place, environment, node, requeued

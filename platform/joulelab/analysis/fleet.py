@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from joulelab.analysis.compared import DEFAULT, comparable, point_label, program_of
 from joulelab.analysis.power_cap import is_held
 from joulelab.core.additive import Interval, tied
-from joulelab.core.device import DeviceIdentity
+from joulelab.core.device import DeviceIdentity, board_words
 from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.statistics import student_quantile
@@ -83,7 +83,7 @@ def fleets_of(measurements: Sequence[Measurement]) -> tuple[Fleet, ...]:
 
     Raises MeasurementError if there is no such product, or nothing was measured twice.
     """
-    products = grouped_by(measurements, lambda each: each.device.name)
+    products = grouped_by(measurements, lambda each: board_words(each.device))
     found = [fleet for group in products.values() if (fleet := _fleet(group)) is not None]
     if not found:
         raise MeasurementError(

@@ -224,11 +224,7 @@ def _name_unknown(store: str | None) -> None:
     from joulelab.devices.simulated import DriverStore
 
     for state in DriverStore(store).unknown():
-        print(
-            f"Left out: {state.folder} keeps a simulated GPU {state.kind!r}, which the catalogue "
-            "does not have. Add its file again, or delete that folder.",
-            file=sys.stderr,
-        )
+        print(f"Left out: {state.unknown_words()}", file=sys.stderr)
 
 
 def check_places(json: str | None, mlflow: str | None) -> None:

@@ -79,7 +79,7 @@ def _noted(runs: Runs) -> Runs:
     return runs
 
 
-MOST_LEVEL = 0.9999
+LEAST_LEVEL, MOST_LEVEL = 0.01, 0.9999
 _COLUMNS = (
     "model", "measured at", "power", "worst", "time", "worst", "energy", "EDP regret",
     "covers", "interval",
@@ -232,12 +232,14 @@ class Registration(Printing):
     """Register a trained model."""
 
     name: str  # Name in the registry.
+    level: float = 0.9  # Of the intervals that it answers with, unless asked for others.
     # MLflow store: sqlite:////absolute/path.db or the address of a server. By default that of
     # studies, mlflow.db in the results folder.
     tracking_uri: str | None = None
 
     def register(self, write: Callable[[str], RegisteredModel]) -> int:
         """Have the model written to the store, and print where it is."""
+        check_range("--level", self.level, LEAST_LEVEL, MOST_LEVEL)
         uri = store_of(self.tracking_uri)
         made = write(uri)
         summary = {**asdict(made), "uri": made.uri, "tracking_uri": discreet(uri)}
@@ -261,5 +263,7 @@ class Register(Registration, OfTable):
         example = sweep(profile_of(runs, *runs.pairs[0]))
         scores = validate(model.unfitted, runs) if self.scored else ()
         return self.register(
-            lambda uri: register_model(uri, self.name, model, example, validated=scores),
+            lambda uri: register_model(
+                uri, self.name, model, example, level=self.level, validated=scores
+            ),
         )

@@ -1,9 +1,11 @@
 """Commands on results: deliver them to MLflow, mend, report anew; plan how many repeats to take."""
 
+import sys
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import tyro
@@ -13,7 +15,7 @@ from joulelab.analysis.quantities import counted
 from joulelab.analysis.repeat_scatter import RepeatScatter, repeat_scatters
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import check_range
-from joulelab.errors import ConfigError, one_line
+from joulelab.errors import ConfigError, JouleLabError, one_line
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.delivery import DeliveryReport, deliver
 from joulelab.tracking.mlflow_store import usable_uri
@@ -22,6 +24,7 @@ from joulelab.tracking.repair import ENDING, repair
 from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, read_studies, study_folders
 from joulelab.tracking.study_lock import StudyLock
 
+T = TypeVar("T")
 _MOST_ROWS = 1_000_000
 _MOST_REPEATS = 10_000  # no more are looked for: a question that needs so many needs another design
 _LEAST, _MOST = 1e-6, 10.0
@@ -40,12 +43,14 @@ class Sync(Printing):
 
     def run(self) -> int:
         """Deliver every study below the folder; 1 if something is left."""
-        reports = {str(folder): self._deliver(folder) for folder in study_folders(self.results_dir)}
+        if self.tracking_uri:
+            usable_uri(self.tracking_uri)
+        reports, left_out = _of_each(self.results_dir, self._deliver)
         self.show(
-            {folder: asdict(report) for folder, report in reports.items()},
+            {folder: asdict(report) for folder, report in reports.items()} | left_out,
             lambda: [f"{folder}: {_delivery_words(each)}" for folder, each in reports.items()],
         )
-        return int(any(report.error or report.num_left for report in reports.values()))
+        return int(bool(left_out) or any(r.error or r.num_left for r in reports.values()))
 
     def _deliver(self, folder: Path) -> DeliveryReport:
         store = ResultStore(folder, writer="sync")
@@ -57,6 +62,28 @@ class Sync(Printing):
         finally:
             tracker.close()
             store.close()
+
+
+def _of_each(
+    root: Path, action: Callable[[Path], T]
+) -> tuple[dict[str, T], dict[str, dict[str, str]]]:
+    """Return what an action makes of each study below a folder, and of which it failed and why.
+
+    Those are told at once, and keep no other study from its turn. Raises what the action does if
+    there is one study alone.
+    """
+    folders = study_folders(root)
+    done: dict[str, T] = {}
+    left_out: dict[str, dict[str, str]] = {}
+    for folder in folders:
+        try:
+            done[str(folder)] = action(folder)
+        except JouleLabError as error:
+            if len(folders) == 1:
+                raise
+            left_out[str(folder)] = {"error": str(error)}
+            print(f"{folder} is left out: {one_line(str(error))}", file=sys.stderr)
+    return done, left_out
 
 
 def _delivery_words(report: DeliveryReport) -> str:
@@ -80,10 +107,10 @@ class Repair(Printing):
     results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
 
     def run(self) -> int:
-        """Repair every study below the folder and print what was set aside."""
-        found = {str(folder): repair(folder) for folder in study_folders(self.results_dir)}
-        self.show(found, lambda: _set_aside(found))
-        return 0
+        """Repair every study below the folder and print what was set aside; 1 if one could not."""
+        found, left_out = _of_each(self.results_dir, repair)
+        self.show(found | left_out, lambda: _set_aside(found))
+        return int(bool(left_out))
 
 
 def _set_aside(found: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -108,21 +135,23 @@ class Report:
     reference_temperature_c: float | None = None
 
     def run(self) -> int:
-        """Write the files of every study below the folder, and print what it found."""
+        """Report every study below the folder, and print what it found; 1 if one could not be."""
         check_range("--max-rows", self.max_rows, 1, _MOST_ROWS)
+        _, left_out = _of_each(self.results_dir, self._report)
+        return int(bool(left_out))
+
+    def _report(self, folder: Path) -> None:
         from joulelab.study.conclude import report_anew
 
-        for folder in study_folders(self.results_dir):
-            with StudyLock(folder):
-                drawn = report_anew(
-                    ResultStore(folder),
-                    max_rows=self.max_rows,
-                    paper=self.paper,
-                    reference_temperature_c=self.reference_temperature_c,
-                )
-            for path in drawn:
-                print(f"  {path}")
-        return 0
+        with StudyLock(folder):
+            drawn = report_anew(
+                ResultStore(folder),
+                max_rows=self.max_rows,
+                paper=self.paper,
+                reference_temperature_c=self.reference_temperature_c,
+            )
+        for path in drawn:
+            print(f"  {path}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,5 +207,7 @@ class Register(Registration, OfSamples):
         unfitted = partial(model.unfitted, calibration_folds=0)
         scores = leave_one_trace_out(unfitted, recordings) if self.scored else None
         return self.register(
-            lambda uri: register_trace_model(uri, self.name, model, example, scores=scores),
+            lambda uri: register_trace_model(
+                uri, self.name, model, example, level=self.level, scores=scores
+            ),
         )

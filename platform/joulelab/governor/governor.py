@@ -35,7 +35,7 @@ CAPPED_S = 0.25
 _HURRY = 0.5
 """After a window of no phase, as where one ends, or one too short for the driver, the next look
 comes after so much of a period."""
-FRESH_S = 10.0  # for so long what a known point gives need not be learned at every look
+FRESH_S = 10.0  # what a known point gives is learned so seldom: a block's length, an estimate
 
 
 class Governor(Background):

@@ -54,7 +54,8 @@ LONGEST_S = 2.0
 """So long at most are activity and power not computed; drivers hold power samples of 2.4 s."""
 _MOVED, _MOVED_W, _MOVED_CLOCK = 0.06, 6.0, 0.03
 """Power and clock are others where they differ by more than these shares, and power by so many
-watts."""
+watts. Estimates: readings of a steady load scatter by 0.3 % of power on simulated boards, clocks of
+an H200 by a step of 15 MHz. Phases that differ by less are told apart after ``LONGEST_S``."""
 
 
 class Expected(NamedTuple):

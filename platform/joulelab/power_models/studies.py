@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from joulelab.core.device import board_words
 from joulelab.core.measurement import Measurement
 from joulelab.csv_table import FIRST_LINE
 from joulelab.errors import ConfigError
@@ -33,8 +34,12 @@ def rows_of_measurements(measurements: Iterable[Measurement]) -> tuple[list[Row]
 
     Returns:
         The rows, and how many measurements were left out, by reason.
+
+    Raises:
+        ConfigError: If real boards of a product were measured, and others that are no hardware.
     """
     measured = list(measurements)
+    _require_one_source(measured)
     memory_top_mhz = dict[str, float]()
     for each in measured:
         seen_mhz = each.observed.mem_clock_mhz or 0.0
@@ -52,6 +57,18 @@ def rows_of_measurements(measurements: Iterable[Measurement]) -> tuple[list[Row]
     return [
         {k: v for k, v in r.items() if k in read or k not in ACTIVITIES} for r in rows
     ], left_out
+
+
+def _require_one_source(measured: Iterable[Measurement]) -> None:
+    sources: dict[str, str] = {}
+    for each in measured:
+        board = board_words(each.device)
+        other = sources.setdefault(each.device.name, board)
+        if board != other:
+            raise ConfigError(
+                f"Runs of a product must be all real, or all simulated or replayed, got a {other} "
+                f"and a {board}: give the results folders of one of them."
+            )
 
 
 def rows_of_sweep(table: Sequence[Row]) -> list[dict[str, Any]]:

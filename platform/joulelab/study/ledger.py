@@ -127,12 +127,7 @@ class Ledger:
         """Take into the books what the tracking store got in the end."""
         self._delivery = report
         if report.error is not None:
-            self._on_event(
-                TrackingDown(
-                    detail=f"{report.num_left} measurements are not there yet: {report.error} "
-                    f"Once it answers: {report.sync_words(self._store.folder)}"
-                )
-            )
+            self._on_event(TrackingDown(detail=report.trouble_words(self._store.folder)))
 
     def summary(
         self,

@@ -28,8 +28,12 @@ class Tracker(ABC):
         """URI of the tracking store, without user and password."""
 
     @abstractmethod
-    def begin(self, header: StudyHeader) -> None:
-        """Open the run of the study, or find it again if it was opened before."""
+    def begin(self, header: StudyHeader) -> set[str]:
+        """Open the run of the study, or find it again if it was opened before.
+
+        Returns:
+            Ids of the measurements that are in it.
+        """
 
     @abstractmethod
     def log(self, measurement: Measurement, trace: Path | None) -> None:
@@ -75,10 +79,13 @@ class DeliveryReport:
     num_left: int
     error: str | None = None
 
-    def sync_words(self, folder: Path) -> str:
-        """Return the command that delivers later what is left, which needs what is not stored."""
-        hidden = " --tracking-uri URI, with its password" if HIDDEN in self.target else ""
-        return f"joulelab sync {typed(folder)}{hidden}"
+    def trouble_words(self, folder: Path) -> str:
+        """Say what of the study in ``folder`` is left and why, and the command that delivers it."""
+        left = f"{self.num_left} of its measurements" if self.num_left else "its answer"
+        sync = f"joulelab sync {typed(folder)}"
+        if HIDDEN in self.target:
+            sync += " --tracking-uri URI, with its password"
+        return f"{left} left to deliver: {self.error} Once it takes them: {sync}"
 
 
 class Delivery:
@@ -103,9 +110,7 @@ class Delivery:
 
         Returns why that failed, in one sentence; ``None`` while all is well.
         """
-        new = {m.measurement_id: m for m in measurements if m.measurement_id not in self._known}
-        self._known |= new.keys()
-        self._left += new.values()
+        self._queue(measurements)
         self._points += points
         return _tried(self._deliver)
 
@@ -123,15 +128,26 @@ class Delivery:
             error=error,
         )
 
+    def _queue(self, measurements: Sequence[Measurement]) -> None:
+        new = {m.measurement_id: m for m in measurements if m.measurement_id not in self._known}
+        self._known |= new.keys()
+        self._left += new.values()
+
     def _deliver(self) -> None:
         if not self._begun:
-            self._tracker.begin(self._header)
+            self._queue_lost(self._tracker.begin(self._header))
             self._begun = True
         while self._left:
             del self._left[: _deliver_some(self._store, self._tracker, self._left)]
         if self._points:
             self._tracker.chart(self._points)
             self._points = []
+
+    def _queue_lost(self, there: set[str]) -> None:
+        """Deliver anew what a store had, and lost as it was emptied or put back from a backup."""
+        lost = self._store.delivered(target=self._tracker.target) - there
+        if lost:
+            self._queue([m for m in self._store.read() if m.measurement_id in lost])
 
 
 def deliver(store: ResultStore, tracker: Tracker) -> DeliveryReport:

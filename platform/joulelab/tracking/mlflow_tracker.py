@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from joulelab.core.measurement import Measurement
+from joulelab.errors import TrackingError
 from joulelab.tracking.addresses import database_path, discreet
 from joulelab.tracking.delivery import Tracker
 from joulelab.tracking.mlflow_batch import MOST, Batches, EndedRun, batches_of, ended_run, ms_of
@@ -59,7 +60,7 @@ class MlflowTracker(Tracker):
         self._is_in_doubt = False  # whether a batch is there whose commit was not confirmed
         self._experiment_id = ""
         self._parent = _Started("", "")
-        self._done: dict[str, str] = {}
+        self._done: dict[str, str | None] = {}  # None: it was deleted, and is left alone
         self._known: dict[str, dict[str, float]] = {}
         self._charted: dict[str, dict[int, float]] = {}
         self._half_done: dict[str, _Started] = {}
@@ -70,7 +71,7 @@ class MlflowTracker(Tracker):
         return discreet(self._uri)
 
     @override
-    def begin(self, header: StudyHeader) -> None:
+    def begin(self, header: StudyHeader) -> set[str]:
         path = database_path(self._uri)
         with reached(self._uri):
             self._client = open_client(self._uri)
@@ -79,9 +80,10 @@ class MlflowTracker(Tracker):
             )
             known = list(self._runs(f"tags.`{_SWEEP_ID}` = '{header.sweep_id}'"))
             self._batches = batches_of(self._client, self._experiment_id, path)
-            self._parent = _started(known[0]) if known else self._new_parent(header)
+            self._parent = _found(known[0]) if known else self._new_parent(header)
             if known:
                 self._remember_children()
+        return set(self._done)
 
     @override
     def log(self, measurement: Measurement, trace: Path | None) -> None:
@@ -195,7 +197,9 @@ class MlflowTracker(Tracker):
     def _remember_children(self) -> None:
         for run in self._runs(f"tags.`{_PARENT}` = '{self._parent.run_id}'"):
             measurement_id = run.data.tags.get(_MEASUREMENT_ID, "")
-            if run.info.status in {"FINISHED", "FAILED"}:
+            if run.info.lifecycle_stage != "active":
+                self._done[measurement_id] = None
+            elif run.info.status in {"FINISHED", "FAILED"}:
                 self._done[measurement_id] = run.info.run_id
                 self._known[measurement_id] = dict(run.data.metrics)
             else:
@@ -215,10 +219,13 @@ class MlflowTracker(Tracker):
         return self._charted[name]
 
     def _runs(self, which: str) -> Iterator[Any]:
+        """Find runs, those that were deleted among them."""
+        from mlflow.entities import ViewType
+
         page: str | None = None
         while True:
             found = self._client.search_runs(
-                [self._experiment_id], which, max_results=5000, page_token=page
+                [self._experiment_id], which, ViewType.ALL, max_results=5000, page_token=page
             )
             yield from found
             page = found.token
@@ -233,6 +240,16 @@ def _about(header: StudyHeader) -> str:
         "with its answer as description, its report and plots as artifacts and its curves as "
         "metrics; below it, each measurement is a run."
     )
+
+
+def _found(run: Any) -> _Started:
+    """Return the study's run. Raises TrackingError if it was deleted."""
+    if run.info.lifecycle_stage != "active":
+        raise TrackingError(
+            f"The study's run in MLflow, {run.info.run_name!r}, was deleted; restore it "
+            f"(`mlflow runs restore --run-id {run.info.run_id}`)."
+        )
+    return _started(run)
 
 
 def _started(run: Any) -> _Started:

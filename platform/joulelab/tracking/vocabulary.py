@@ -69,6 +69,7 @@ def tags(measurement: Measurement) -> dict[str, str]:
         "attempt": str(measurement.attempt),
         "repeat": str(measurement.repeat),
         "sentinel": _word(measurement.sentinel),
+        "pace": measurement.pace,
         "valid": _word(measurement.valid),
         "invalid_reasons": " ".join(finding.reason for finding in measurement.findings),
         "unit": measurement.unit,

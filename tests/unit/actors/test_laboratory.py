@@ -145,14 +145,19 @@ def test_runs_that_mlflow_has_are_said_to_be_there_without_the_password(tmp_path
     assert lab.where_tracked(summary()) == "All runs in MLflow: http://***@host"
 
 
-def test_a_store_that_got_nothing_is_not_said_to_have_all_runs(tmp_path):
-    """Whatever MLflow had got, the last line said that all runs were there."""
+def test_a_store_that_lacks_some_of_a_study_is_not_said_to_have_all_runs(tmp_path):
+    """Whatever MLflow had got, the last line said that all runs were there.
+
+    Later it said that MLflow had nothing, where what an earlier run of the study had measured was
+    there, and to wait for an answer, where a deleted experiment was what MLflow answered.
+    """
     lab = Laboratory(results_dir=tmp_path, tracking_uri="http://ann:hunter2@host")
 
     told = lab.where_tracked(summary("It does not answer.", num_delivered=0))
 
     assert told == (
-        f"MLflow has nothing of this study. Once it answers: joulelab sync {tmp_path}/sweep "
+        "MLflow has not got all of this study: 1 of its measurements left to deliver: "
+        f"It does not answer. Once it takes them: joulelab sync {tmp_path}/sweep "
         "--tracking-uri URI, with its password"
     )
 

@@ -111,6 +111,24 @@ def test_boards_that_nothing_ties_to_the_others_are_in_no_aspect():
     assert all(board.uuid in known for each in found.aspects for board in each.boards)
 
 
+def test_real_boards_are_not_compared_with_simulated_ones_of_their_name():
+    """In a folder that held a first try on simulated boards they were one fleet."""
+    simulated = sweep(CLOCKS_MHZ, num_boards=2)
+    real = [
+        replace(
+            changed(each, 1.2),
+            device=replace(each.device, backend="nvml", uuid=f"GPU-{each.device.uuid}"),
+        )
+        for each in simulated
+    ]
+
+    found = fleets_of([*simulated, *real])
+
+    assert [{board.backend for board in each.boards} for each in found] == [{"simulated"}, {"nvml"}]
+    spreads = [aspect(each, "energy").spread.value for each in found]
+    assert spreads[0] == pytest.approx(spreads[1], rel=1e-6)
+
+
 def test_a_board_that_is_unlike_the_others_is_named_and_no_other():
     measured = sweep(CLOCKS_MHZ, repeats=3, num_boards=NUM_BOARDS, seed=4, board_spread=0.01)
     planted = [changed(m, 1.15) if m.device.uuid.endswith("-5") else m for m in measured]

@@ -273,6 +273,26 @@ def test_a_model_is_registered_under_its_name_and_used_by_it(
     assert json.loads(by_name) == json.loads(by_folder)
 
 
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
+def test_a_model_of_few_applications_is_registered_with_the_intervals_that_it_has(
+    capsys, tmp_path, monkeypatch
+):
+    """It was refused, and --level was named, which the command did not have."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    few = rows_written(tmp_path / "few.csv", 4)
+    member = ("--power", "physics", "--time", "physics")
+    told(capsys, "train", few, "--out", tmp_path / "m", *member)
+
+    refused, _, why = told(capsys, "register", few, tmp_path / "m", "--name", "few")
+    code, out, _ = told(
+        capsys, "register", few, tmp_path / "m", "--name", "few", "--level", "0.8", "--json"
+    )
+
+    assert (refused, code, json.loads(out)["version"]) == (2, 0, 1)
+    assert "ask for --level 0.8 at most" in " ".join(why.split())
+
+
 @pytest.mark.parametrize(
     ("where", "why"), [("models:/lab/new", "models:/NAME"), ("models:/", "models:/NAME")]
 )

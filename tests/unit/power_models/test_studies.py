@@ -87,6 +87,15 @@ def test_the_limit_in_force_and_the_clock_that_it_held_are_read_from_records():
     assert (profile.clock_mhz, profile.reached_mhz, profile.held_mhz) == (1470, 1470, 1470)
 
 
+def test_runs_of_real_and_of_simulated_boards_of_a_product_are_not_learned_from_together():
+    """The runs of a first try on simulated boards were taken for repeats of the real ones."""
+    simulated = [on_h200(mhz) for mhz in CLOCKS]
+    real = [replace(m, device=replace(m.device, backend="nvml")) for m in simulated]
+
+    with pytest.raises(ConfigError, match="got a simulated NVIDIA H200 and a NVIDIA H200: give"):
+        runs_of_measurements([*simulated, *real])
+
+
 def test_a_folder_without_any_run_at_a_known_clock_is_refused_with_reasons():
     with pytest.raises(ConfigError, match=r"got 2 that are invalid \(thermal_drift\)"):
         runs_of_measurements([on_h200(mhz, reasons=("thermal_drift",)) for mhz in CLOCKS[:2]])

@@ -28,6 +28,7 @@ class ListTracker(Tracker):
     def begin(self, header):
         self._check()
         self.begun.append(header)
+        return {name for name, _ in self.logged}
 
     @override
     def log(self, measurement, trace):
@@ -86,6 +87,18 @@ def test_a_tracker_that_takes_batches_gets_them_and_each_is_noted_at_once(tmp_pa
     assert sizes == [2, 2, 1]
     assert (report.num_delivered, report.num_left) == (4, 1)
     assert store.delivered(target="memory:") == set(ids(store)[:4])
+
+
+def test_what_a_tracker_has_lost_is_delivered_again(tmp_path):
+    """After a store was emptied, or put back from a backup, sync said "delivered 0" for ever."""
+    store, tracker = filled(tmp_path), ListTracker()
+    deliver(store, tracker)
+    del tracker.logged[1:]
+
+    report = deliver(store, tracker)
+
+    assert (report.num_delivered, report.num_left) == (2, 0)
+    assert [name for name, _ in tracker.logged] == ids(store)
 
 
 def test_the_trace_goes_along(tmp_path):

@@ -1,4 +1,5 @@
 import http.server
+import json
 import os
 import shutil
 import signal
@@ -8,20 +9,22 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mlflow.environment_variables import MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT
 from mlflow.exceptions import MlflowException
 from synthetic_results import STUDY, energy_j, header, measurement, record, sweep
 
-from joulelab.cli.results import Sync
+from joulelab.cli.results import Repair, Report, Sync
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.errors import TrackingError
 from joulelab.study.conclude import conclude_sweep
 from joulelab.tracking.addresses import database_path, embedded_uri
-from joulelab.tracking.delivery import Delivery, deliver
+from joulelab.tracking.delivery import Delivery, deliver, only_deliverer
 from joulelab.tracking.mlflow_batch import ended_run
 from joulelab.tracking.mlflow_database import check_reachable
 from joulelab.tracking.mlflow_store import experiment_id, open_client, publish
@@ -533,6 +536,32 @@ def test_sync_delivers_what_is_missing_and_says_so(uri, tmp_path, capsys):
     assert len(runs_of(uri)[1]) == 4
 
 
+def test_studies_that_cannot_be_read_or_are_under_way_keep_no_other_from_its_turn(
+    uri, tmp_path, capsys
+):
+    """One that ran, or was of another version, ended sync, repair and report of all after it."""
+    for study in ("a", "b", "c"):
+        store = ResultStore(tmp_path / study)
+        store.write_study(header(sweep_id=study))
+        store.append(record(minute=0))
+    (lines,) = (tmp_path / "a/measurements").iterdir()
+    lines.write_text(lines.read_text().replace('"schema_version":1', '"schema_version":2'))
+
+    with only_deliverer(tmp_path / "b"):
+        synced = Sync(results_dir=tmp_path, tracking_uri=uri, json=True).run()
+    found = json.loads(capsys.readouterr().out)
+    codes = [command(results_dir=tmp_path).run() for command in (Repair, Report)]
+
+    told = capsys.readouterr()
+    assert (synced, codes) == (1, [1, 1])
+    assert found[str(tmp_path / "c")]["num_left"] == 0
+    assert "schema_version must be 1, got 2" in found[str(tmp_path / "a")]["error"]
+    assert "Another process is delivering" in found[str(tmp_path / "b")]["error"]
+    assert f"{tmp_path / 'c'}: nothing is broken" in told.out
+    assert told.err.count(f"{tmp_path / 'a'} is left out: ") == 2
+    assert f"{tmp_path / 'c'} is left out: {tmp_path / 'c'} must hold a sweep" in told.err
+
+
 def test_sync_after_a_lost_ledger_makes_no_doubles(uri, tmp_path):
     store = ResultStore(tmp_path / "study")
     store.write_study(header())
@@ -545,6 +574,51 @@ def test_sync_after_a_lost_ledger_makes_no_doubles(uri, tmp_path):
 
     assert report.error is None
     assert len(runs_of(uri)[1]) == 3
+
+
+def test_sync_to_a_store_that_was_emptied_delivers_everything(uri, tmp_path):
+    """It believed its own notes, made a run without measurements, and said "delivered 0"."""
+    store = ResultStore(tmp_path / "study")
+    store.write_study(header())
+    store.append(record(minute=0))
+    deliver(store, MlflowTracker(uri))
+    with closing(sqlite3.connect(database_path(uri))) as database, database:
+        database.execute("DELETE FROM runs")
+
+    report = deliver(store, MlflowTracker(uri))
+
+    assert (report.num_delivered, report.error) == (1, None)
+    assert len(runs_of(uri)[1]) == 1
+
+
+def test_runs_that_somebody_deleted_are_left_alone_and_a_study_without_its_own_is_refused(
+    uri, tmp_path
+):
+    """A study whose run was deleted was given a second run, with nothing in it."""
+    store = ResultStore(tmp_path / "study")
+    store.write_study(header())
+    store.append(record(minute=0))
+    deliver(store, MlflowTracker(uri))
+    client = open_client(uri)
+    (parent,), (child,) = runs_of(uri)
+
+    client.delete_run(child.info.run_id)
+    without_child = deliver(store, MlflowTracker(uri))
+    client.delete_run(parent.info.run_id)
+    without_parent = deliver(store, MlflowTracker(uri))
+
+    assert (without_child.num_delivered, without_child.error) == (0, None)
+    assert f"mlflow runs restore --run-id {parent.info.run_id}" in without_parent.error
+    assert runs_of(uri) == ([], [])
+
+
+def test_mlflow_prints_no_addresses_of_runs_where_a_command_prints_its_own(uri, monkeypatch):
+    """`joulelab sync --json` to a server printed two lines for each run before its JSON."""
+    monkeypatch.delenv("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", raising=False)
+
+    open_client(uri)
+
+    assert MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT.get()
 
 
 def test_sync_to_a_server_that_is_gone_leaves_everything(tmp_path, capsys):

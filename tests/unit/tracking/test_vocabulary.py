@@ -22,6 +22,15 @@ def test_metrics_are_the_measurement_under_its_own_names():
     assert listed["observed.sm_clock_mhz"] == 1000
 
 
+def test_tags_say_at_which_pace_it_was_measured():
+    """Runs in MLflow did not tell a quick point of 0.9 s from the whole procedure."""
+    measured = measurement()
+
+    assert [tags(measured)["pace"], tags(replace(measured, pace="quick"))["pace"]] == [
+        "reference", "quick",
+    ]  # fmt: skip
+
+
 def test_an_invalid_measurement_has_no_number_that_derives_from_its_windows():
     listed = metrics(measurement(findings=[THROTTLED]))
 

@@ -89,11 +89,15 @@ class DriverState:
     def spec(self) -> GpuSpec:
         """What kind of GPU it is; DeviceNotFoundError if the catalogue does not have it."""
         if self.kind not in set(GPUS):
-            raise DeviceNotFoundError(
-                f"{self.folder} keeps a simulated GPU {self.kind!r}, which the catalogue does not "
-                "have: add its file again, or delete that folder."
-            )
+            raise DeviceNotFoundError(self.unknown_words())
         return GPUS[self.kind]
+
+    def unknown_words(self) -> str:
+        """Say that the catalogue does not have its kind, and what to do."""
+        return (
+            f"{self.folder} keeps a simulated GPU {self.kind!r}, which the catalogue does not "
+            "have: add its file again, or delete that folder."
+        )
 
     @property
     def seed(self) -> int:
