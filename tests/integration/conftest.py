@@ -45,6 +45,14 @@ def short_folder():
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures():
+    from undrawn import undrawn
+
+    with undrawn():
+        yield
+
+
 @pytest.fixture(scope="session")
 def node_tools(short_folder):
     """A folder for tools that the nodes of the cluster find on their PATH."""
