@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Kill processes of running studies at random, or all of them; count what that cost.
 
-Usage: python benchmarks/kill_study.py [--kills 200] [--seed 0]
+Usage: python benchmarks/kill_study.py [--kills 200] [--seed 0] [--every 1] [--num-gpus 4]
 
 Studies run one after another over simulated GPUs. Every so often one process gets SIGKILL; a
 driver that was killed is started again and resumes its study. Half of the kills are of studies in
@@ -52,7 +52,6 @@ WEIGHTS: dict[Victim, int] = {"actor": 8, "worker": 2, "guard": 4, "watchdog": 1
 WEIGHTS_OF_OWN_RAY = WEIGHTS | {"raylet": 3, "head": 3, "job": 3}
 SERVERS: dict[Victim, str] = {"raylet": "raylet", "head": "gcs_server"}
 CLOCKS_MHZ = range(345, 1005, 15)  # below the power limit, so that every trial can be valid
-NUM_GPUS = 4
 PAUSE_S = (0.1, 2.0)
 _WHILE_STARTING = 0.02  # of the looks, some ten of which a Ray takes to start
 RESTORE_TIMEOUT_S = 15.0
@@ -66,11 +65,15 @@ class Settings:
     Attributes:
         kills: Processes to kill.
         seed: Seed of whom and when.
+        every: Of the clocks, studies have every so many.
+        num_gpus: GPUs of each study.
         drive_in: Be the driver of studies in this folder; for the benchmark's own use.
     """
 
     kills: int = 200
     seed: int = 0
+    every: int = 1
+    num_gpus: int = 4
     drive_in: Path | None = None
 
 
@@ -94,18 +97,19 @@ class Outcome:
         return not (self.lost or self.doubled or self.unmeasured or self.locked or self.mishaps)
 
 
-def plan(number: int) -> tuple[Trial, ...]:
-    """Return the trials of study ``number``."""
+def plan(number: int, settings: Settings) -> tuple[Trial, ...]:
+    """Return the trials of study ``number``, at every so many of the clocks."""
     configurations = [
-        Configuration.of("gemm", point=OperatingPoint(sm_clock_mhz=clock)) for clock in CLOCKS_MHZ
+        Configuration.of("gemm", point=OperatingPoint(sm_clock_mhz=clock))
+        for clock in CLOCKS_MHZ[:: settings.every]
     ]
     return plan_sweep(f"kills-{number}", configurations, repeats=2, seed=number)
 
 
-def drive(folder: Path) -> None:
+def drive(folder: Path, settings: Settings) -> None:
     """Run study after study, each until it is complete; begin none once that is enough."""
     with connected(), Lifeline("the one that goes on"):
-        sites = simulated_sites("h200_sxm", NUM_GPUS, str(folder / "driver"))
+        sites = simulated_sites("h200_sxm", settings.num_gpus, str(folder / "driver"))
         for number in count():
             done, results = folder / f"done-{number}", folder / "results" / f"kills-{number}"
             if (folder / "enough").exists() and not results.exists():
@@ -119,7 +123,7 @@ def drive(folder: Path) -> None:
                     tracking_uri=embedded_uri(folder),
                     guard_socket=folder / "guard.sock",
                 )
-                summary = run_trials(plan(number), cluster)
+                summary = run_trials(plan(number, settings), cluster)
                 if summary.complete:
                     done.touch()
 
@@ -130,11 +134,12 @@ class Killer:
     Its driver is in the cluster at ``address``, or with ``None`` starts a Ray of its own.
     """
 
-    def __init__(self, folder: Path, seed: int, address: str | None) -> None:
+    def __init__(self, folder: Path, settings: Settings, address: str | None) -> None:
         self.outcome = Outcome()
+        self._settings = settings
         self._address = address
         self._folder = folder
-        self._random = random.Random(seed)  # noqa: S311 - whom to kill is no secret
+        self._random = random.Random(settings.seed)  # noqa: S311 - whom to kill is no secret
         self._driver: subprocess.Popen[bytes] | None = None
         self._before = 0  # measurements that were complete when it started
         self._guard = GuardClient(folder / "guard.sock", start=False)
@@ -173,6 +178,8 @@ class Killer:
         if self._driver is None:
             self._before = len(self.outcome.completed)
             command = [sys.executable, __file__, "--drive-in", str(self._folder)]
+            command += ["--every", str(self._settings.every)]
+            command += ["--num-gpus", str(self._settings.num_gpus)]
             environment = os.environ | {"RAY_AUTH_MODE": "token"}
             if self._address is not None:
                 environment["RAY_ADDRESS"] = self._address
@@ -234,7 +241,7 @@ class Killer:
                 self.outcome.completed.add(line.split(b'"', 4)[3].decode())
 
 
-def examine(folder: Path, outcome: Outcome) -> None:
+def examine(folder: Path, outcome: Outcome, settings: Settings) -> None:
     """Find out what the kills cost."""
     present: set[str] = set()
     for study in study_folders(folder / "results"):
@@ -245,7 +252,9 @@ def examine(folder: Path, outcome: Outcome) -> None:
         valid = Counter(m.trial for m in measurements if m.valid)
         outcome.doubled += [f"{study.name}/{name}" for name, n in valid.items() if n > 1]
         outcome.unmeasured += [
-            f"{study.name}/{trial.name}" for trial in plan(number) if trial.name not in valid
+            f"{study.name}/{trial.name}"
+            for trial in plan(number, settings)
+            if trial.name not in valid
         ]
     outcome.lost = outcome.completed - present
     driver, deadline_s = DriverStore(folder / "driver"), time.monotonic() + RESTORE_TIMEOUT_S
@@ -260,10 +269,10 @@ def kill_study(settings: Settings, *, own_ray: bool) -> Outcome:
     start_s = time.monotonic()
     with nullcontext() if own_ray else connected():
         address = None if own_ray else ray.get_runtime_context().gcs_address
-        killer = Killer(folder, settings.seed, address)
+        killer = Killer(folder, settings, address)
         try:
             killer.run(settings.kills // 2)
-            examine(folder, killer.outcome)
+            examine(folder, killer.outcome, settings)
         finally:
             killer.close()
     killer.outcome.wall_s = time.monotonic() - start_s
@@ -307,7 +316,7 @@ def costs(outcome: Outcome) -> list[Figure]:
 def main(settings: Settings) -> int:
     """Be a driver, or run the benchmark; the exit code is 0 if the kills cost nothing."""
     if settings.drive_in is not None:
-        drive(settings.drive_in)
+        drive(settings.drive_in, settings)
         return 0
     found = figures(settings)
     print_figures(found)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from doc_pages import PAGES, ROOT, blocks, name_of, write_files
 from synthetic_runs import write_runs
+from undrawn import undrawn
 
 import joulelab
 from joulelab import estimator, seeker
@@ -78,7 +79,7 @@ def training(folder):
     }
 
 
-SMALLER = {"every": 40, "num_trials": 12, "num_samples": 3, "max_concurrent_trials": 1}
+SMALLER = {"every": 40, "num_trials": 6, "num_samples": 3, "max_concurrent_trials": 1}
 
 
 def smaller(code):
@@ -92,7 +93,7 @@ def smaller(code):
 def names(tmp_path, monkeypatch):
     """What examples leave to their reader: a program, a table, a folder; and a GPU, simulated."""
     monkeypatch.setattr(choice, "choose_backend", lambda: choice.Choice(name="simulated", why=""))
-    monkeypatch.setattr(seeker, "Budget", partial(Budget, num_trials=16))  # where none is given
+    monkeypatch.setattr(seeker, "Budget", partial(Budget, num_trials=6))  # where none is given
     monkeypatch.setattr(store, "default_root", lambda: tmp_path / "driver")
     monkeypatch.setattr(client, "default_socket_path", lambda *_: tmp_path / "guard" / "s")
     monkeypatch.setenv(
@@ -112,7 +113,8 @@ def names(tmp_path, monkeypatch):
         "network": torch.nn.Linear(256, 64).half(),
         "images": torch.zeros(1024, 256).half(),
     }
-    yield names
+    with undrawn():
+        yield names
     for measured in [each for each in names.values() if isinstance(each, Measured)]:
         measured._monitor.stop()
 

@@ -28,8 +28,9 @@ os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # as the product
 
 
 def pytest_collection_modifyitems(items):
+    here = f"{Path(__file__).parent}{os.sep}"
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.ray)
             # Ray's own: unclosed sockets and files, at whatever moment they are collected.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
@@ -43,6 +44,14 @@ def short_folder():
     folder = Path(tempfile.mkdtemp(prefix="jl-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures():
+    from undrawn import undrawn
+
+    with undrawn():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -130,10 +130,13 @@ def test_a_result_that_is_lost_on_its_way_is_taken_from_the_store(study, monkeyp
 
 @pytest.mark.slow
 def test_random_kills_lose_nothing_and_leave_no_clock_locked():
-    script = ROOT / "benchmarks" / "kill_study.py"
+    command = [sys.executable, str(ROOT / "benchmarks" / "kill_study.py"), "--kills", "4"]
 
     done = subprocess.run(
-        [sys.executable, str(script), "--kills", "4"], capture_output=True, text=True, check=False
+        [*command, "--every", "4", "--num-gpus", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -92,7 +92,7 @@ def test_clock_batch_and_format_are_searched_for_energy_time_and_quality(run, ca
     code, rows, store = run(
         axes=AXES,
         limits=Limits(max_slowdown=0.2),
-        budget=Budget(num_trials=14),
+        budget=Budget(num_trials=10),
         quality_floor=0.5,
     )
 
@@ -134,7 +134,7 @@ def test_a_program_that_says_its_quality_is_searched_where_its_file_is_sent(run,
         "limits": Limits(),
         "observe_only": True,
         "quality_floor": 0.6,
-        "budget": Budget(num_trials=12),
+        "budget": Budget(num_trials=9),
     }
 
     code, rows, store = run(**asked)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from joulelab.devices.simulated import fleet
 from joulelab.serving.deployment import free_port
 from joulelab.tracing.torchvision_shim import ensure_torchvision
 
-for needed in ("fastapi", "uvicorn", "openai", "tokenizers"):  # what `transformers serve` needs
-    pytest.importorskip(needed)
+# By `transformers serve`, not by this process.
+NEEDED = ("fastapi", "uvicorn", "openai", "tokenizers")
+if not all(map(find_spec, NEEDED)):
+    pytest.skip(f"needs {', '.join(NEEDED)}", allow_module_level=True)
 
 pytestmark = pytest.mark.slow
 

@@ -2,8 +2,15 @@
 
 import pytest
 from actor_fixtures import QUICK
+from undrawn import undrawn
 
 import joulelab
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures():
+    with undrawn():
+        yield
 
 
 @pytest.fixture
