@@ -99,6 +99,7 @@ def started(place, environment):
         stopped = shell(guard, environment)
         log = GuardSettings(socket_path=place / "guard.sock").log_path
         if log.exists():  # a test that set no clock needed no guard
-            assert stopped.returncode == 0, stopped.stderr + log.read_text()
+            has_ended = "No clock guard answers" in stopped.stderr  # on a busy machine, by itself
+            assert stopped.returncode == 0 or has_ended, stopped.stderr + log.read_text()
     left, _ = psutil.wait_procs(processes_of(place), timeout=60)[::-1]
     assert not left
