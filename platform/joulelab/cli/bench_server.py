@@ -34,6 +34,8 @@ from joulelab.serving.deployment import Deployment, pid_of_unit
 from joulelab.serving.settings import ServerSettings
 from joulelab.study.abstract_lab import check_guard_socket
 
+_SHOW_P99 = 100  # answers, of which one is expected beyond it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchServer(SomeGpus, ClockOptions):
@@ -190,6 +192,11 @@ def _lines(use: ServerUse) -> list[str]:
         f"{known['requests_per_s']:.4g} requests/s, {known['output_tokens_per_s']:.4g} {unit}/s, "
         f"goodput {known['goodput_per_s']:.4g} requests/s"
     ]
+    if 0 < (num := served.num_requests - served.num_failed) < _SHOW_P99:
+        lines.append(
+            f"Of {counted(num, 'answer')} p99 is little else than the longest; "
+            f"--requests {_SHOW_P99} or more show it."
+        )
     lines += [f"Failed: {failure}" for failure in served.failures]
     if use.reason:
         lines.append(f"No energy: {use.reason}")

@@ -69,7 +69,7 @@ def _of_each(
 ) -> tuple[dict[str, T], dict[str, dict[str, str]]]:
     """Return what an action makes of each study below a folder, and of which it failed and why.
 
-    Those are told at once, and keep no other study from its turn. Raises what the action does if
+    Those are printed at once, and keep no other study from its turn. Raises what the action does if
     there is one study alone.
     """
     folders = study_folders(root)

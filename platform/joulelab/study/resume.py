@@ -12,10 +12,13 @@ from joulelab.core.plan import check_on_grid
 from joulelab.core.record import Record
 from joulelab.core.trial import Trial, name_within
 from joulelab.errors import ConfigError
+from joulelab.hardware.catalogue import spec_of_boards
+from joulelab.hardware.processors import processor_of
 from joulelab.searching.base import Outcome
 from joulelab.study.events import outcome_of, spent_j
 from joulelab.study.gpu import StudyGpu, by_product, settable_clocks_mhz
 from joulelab.study.schedule import MACHINERY
+from joulelab.tracing.precision import check_precision, supports
 from joulelab.tracking.durable import read_lines
 from joulelab.tracking.store import ResultStore, measurement_from_json
 from joulelab.workloads import WORKLOADS
@@ -30,9 +33,9 @@ def check_feasible(
     """Refuse, before anything is started, what no GPU could carry out.
 
     Raises ConfigError if the trials are none, or of several studies; if a workload or a knob is
-    unknown; if simulated GPUs would need a cost that a program does not have; if a clock is on the
-    grid of no GPU of a product (names its neighbours); or if a point is to be set although setters
-    must not be called.
+    unknown; if simulated GPUs would need a cost that a program does not have, or a product of them
+    computes in no format of the trials; if a clock is on the grid of no GPU of a product (names its
+    neighbours); or if a point is to be set although setters must not be called.
     """
     studies = {trial.study for trial in trials}
     if len(studies) != 1:
@@ -49,6 +52,20 @@ def check_feasible(
             those = [gpu for gpu in gpus if trial.fits(gpu.identity.name)]
             for alike in by_product(those).values():
                 check_on_grid(point.sm_clock_mhz, settable_clocks_mhz(alike))
+    _check_formats(trials, gpus)
+
+
+def _check_formats(trials: Sequence[Trial], gpus: Sequence[StudyGpu]) -> None:
+    """Refuse trials of which a simulated product computes in the number format of none."""
+    for name, (first, *_) in by_product(gpus).items():
+        spec = spec_of_boards(name) if first.address.backend == "simulated" else None
+        knobs = [dict(trial.configuration.knobs) for trial in trials if trial.fits(name)]
+        formats = sorted({str(own.get("precision", "")) for own in knobs})
+        if spec is None or not all(formats):
+            continue
+        processor = processor_of(spec)
+        if formats and not any(supports(each, processor) for each in formats):
+            check_precision(formats[0], processor)
 
 
 def check_cost(configuration: Configuration, gpus: Sequence[StudyGpu]) -> None:

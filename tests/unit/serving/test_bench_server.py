@@ -139,6 +139,7 @@ def test_no_more_requests_are_said_to_be_in_flight_than_there_are(lab):
     done = lab.bench("--requests", "1", server=lab.server)
 
     assert ": 1 request, 1 request at a time" in done.stderr
+    assert "Of 1 answer p99 is little else than the longest" in done.stderr
 
 
 def test_the_process_of_another_than_the_server_is_foreign(lab):

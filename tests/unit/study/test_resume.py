@@ -99,6 +99,18 @@ def test_an_unknown_workload_is_refused_with_the_closest_name(sites):
         check_feasible([unknown], sites, observe_only=False)
 
 
+def test_a_simulated_product_that_computes_in_no_format_is_refused_before_anything_starts(tmp_path):
+    """Six hundred trials in bfloat16 on a V100 were each tried, and found unsupported."""
+    [v100] = fleet("v100_sxm2", 1, str(tmp_path / "driver"))
+    in_bf16, in_fp16 = (
+        replace(trial(None), configuration=gemm(precision=each)) for each in ("bf16", "fp16")
+    )
+
+    check_feasible([in_bf16, in_fp16], [site_of(v100)], observe_only=False)
+    with pytest.raises(ConfigError, match="bf16"):
+        check_feasible([in_bf16], [site_of(v100)], observe_only=False)
+
+
 def test_a_study_needs_trials(sites):
     with pytest.raises(ConfigError, match="no trials"):
         check_feasible([], sites, observe_only=False)
