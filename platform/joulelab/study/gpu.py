@@ -17,6 +17,8 @@ from joulelab.guard import default_socket_path
 from joulelab.guard.inquiry import guard_outlives_job
 from joulelab.hardware import spec_for
 from joulelab.hardware.catalogue import spec_of_boards
+from joulelab.hardware.processor import Processor
+from joulelab.hardware.processors import processor_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,12 @@ def settable_clocks_mhz(gpus: Sequence[StudyGpu]) -> tuple[int, ...]:
     Boards of one product differ in them where they are replayed: each was recorded at its own.
     """
     return tuple(sorted({c for gpu in gpus for c in gpu.capabilities.sm_clocks_mhz}, reverse=True))
+
+
+def simulated_processor(gpu: StudyGpu) -> Processor | None:
+    """Return what a simulated GPU computes as; ``None`` of others, which are asked by running."""
+    spec = spec_of_boards(gpu.identity.name) if gpu.address.backend == "simulated" else None
+    return None if spec is None else processor_of(spec)
 
 
 def check_clocks(knob: str, clocks_mhz: Sequence[int | None], gpus: Sequence[StudyGpu]) -> None:

@@ -12,11 +12,9 @@ from joulelab.core.plan import check_on_grid
 from joulelab.core.record import Record
 from joulelab.core.trial import Trial, name_within
 from joulelab.errors import ConfigError
-from joulelab.hardware.catalogue import spec_of_boards
-from joulelab.hardware.processors import processor_of
 from joulelab.searching.base import Outcome
 from joulelab.study.events import outcome_of, spent_j
-from joulelab.study.gpu import StudyGpu, by_product, settable_clocks_mhz
+from joulelab.study.gpu import StudyGpu, by_product, settable_clocks_mhz, simulated_processor
 from joulelab.study.schedule import MACHINERY
 from joulelab.tracing.precision import check_precision, supports
 from joulelab.tracking.durable import read_lines
@@ -58,14 +56,12 @@ def check_feasible(
 def _check_formats(trials: Sequence[Trial], gpus: Sequence[StudyGpu]) -> None:
     """Refuse trials of which a simulated product computes in the number format of none."""
     for name, (first, *_) in by_product(gpus).items():
-        spec = spec_of_boards(name) if first.address.backend == "simulated" else None
-        knobs = [dict(trial.configuration.knobs) for trial in trials if trial.fits(name)]
-        formats = sorted({str(own.get("precision", "")) for own in knobs})
-        if spec is None or not all(formats):
+        if (processor := simulated_processor(first)) is None:
             continue
-        processor = processor_of(spec)
-        if formats and not any(supports(each, processor) for each in formats):
-            check_precision(formats[0], processor)
+        own = [dict(trial.configuration.knobs) for trial in trials if trial.fits(name)]
+        formats = {knobs.get("precision") for knobs in own}
+        if formats and not any(f is None or supports(str(f), processor) for f in formats):
+            check_precision(min(map(str, formats)), processor)
 
 
 def check_cost(configuration: Configuration, gpus: Sequence[StudyGpu]) -> None:

@@ -90,8 +90,8 @@ class Schedule:
     """Hands out trials, whose names are unique, in order, and takes back those to be done again.
 
     GPUs that are ``untied`` begin with a sentinel, if there are enough: GPUs are compared by what
-    all of them measured. ``products`` are those of the GPUs, by UUID; trials may be for one alone,
-    and at a clock that not all can be set to: ``clocks_mhz`` are theirs, of none those of any.
+    all of them measured. ``products`` are those of the GPUs, by UUID; trials may be for one alone.
+    ``clocks_mhz`` are those that a GPU can be set to, by UUID; one without can be set to any.
     A trial is tried ``max_tries`` times in all; ``max_strikes`` failures in a row put a GPU out of
     service. Raises ConfigError if two trials share a name.
     """

@@ -21,7 +21,6 @@ from joulelab.core.procedure import Procedure
 from joulelab.errors import ConfigError
 from joulelab.hardware.board_facts import BoardFacts
 from joulelab.hardware.catalogue import spec_of_boards
-from joulelab.hardware.processors import processor_of
 from joulelab.hardware.spec import GpuSpec
 from joulelab.objectives import Objective
 from joulelab.searching.answer import answer
@@ -33,7 +32,13 @@ from joulelab.searching.space import POINT_AXES, SearchSpace
 from joulelab.study.abstract_lab import AbstractLab
 from joulelab.study.budget import Budget
 from joulelab.study.conclude import write_search
-from joulelab.study.gpu import StudyGpu, check_clocks, check_power_limits, study_clocks_mhz
+from joulelab.study.gpu import (
+    StudyGpu,
+    check_clocks,
+    check_power_limits,
+    simulated_processor,
+    study_clocks_mhz,
+)
 from joulelab.study.kind import SEARCH
 from joulelab.study.lab import StudyWorkload
 from joulelab.study.ledger import SearchSummary
@@ -253,8 +258,7 @@ def problem_on(
         check_clocks(knob, cast("Sequence[int | None]", axes.get(knob, ())), gpus)
     limits_w = axes.get("power_limit_w", ())
     check_power_limits([float(str(w)) for w in limits_w if w is not None], gpus)
-    if gpus[0].address.backend == "simulated":
-        axes |= _computable(axes, program, gpus[0])
+    axes |= _computable(axes, program, gpus[0])
     return Problem(
         space=_space(program, axes, references=over_cells(constraints)),
         objective=objective,
@@ -281,10 +285,10 @@ def _computable(
 
     A real GPU is asked by running them. Raises ConfigError if the program's own is none of them.
     """
-    spec, own = spec_of_boards(gpu.identity.name), asdict(program.settings).get("precision")
-    if spec is None or own is None:
+    processor, own = simulated_processor(gpu), asdict(program.settings).get("precision")
+    if processor is None or own is None:
         return {}
-    processor, formats = processor_of(spec), axes.get("precision", (own,))
+    formats = axes.get("precision", (own,))
     check_precision(own if own in formats else str(formats[0]), processor)
     known = tuple(each for each in formats if supports(str(each), processor))
     return {"precision": known} if "precision" in axes else {}
